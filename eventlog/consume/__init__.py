@@ -1,14 +1,16 @@
 """Read path, step 2 of 3: how far a reader may see, where it is, and what one answer to it holds. Nothing is read or sent here.
 
-    groups     what a commit hands to readers
-    watermark  promises of primaries, and the limit that follows for a reader of some segments
-    position   where a reader is, as a value; `token` and `token_json` write it as every surface uses it
-    trimmed    what retention took from a position
-    cursor     a reader's place while it is being served
-    steps      a cache's log indexed by id, coarsely: how many events and bytes lie between two ids
-    cut        at which id one answer ends
-    answer     the answer, out of stored values
-    near       which events concern a near cache, and whose word is enough for it
+    watermark   promises of primaries, and the limit that follows for a reader of some segments
+    position    where a reader is, as a value; `token` writes it as every surface uses it
+    cursor      a reader's place while it is being served, and what retention or a forced takeover took from it
+    steps       a cache's log indexed by id, coarsely: how many events and bytes lie between two ids
+    answer      at which id one answer ends, and the answer, out of stored values that a commit hands to readers
+    filtered    the answer to a reader with a filter, out of what one node or several found
+    state       where a reader is that reads the state first
+    near        which events concern a near cache, and whose word is enough for it
+    listeners   what is kept of a registered listener, and how far it has acknowledged
+    work        the events of one segment handed out one by one to the members of a group
+    membership  consumer groups: who is in one, and which segments each member reads
 
 The node around it must:
 

@@ -1,7 +1,7 @@
 """One answer to a reader, out of stored values: which events, up to which id, in which parts. The same bytes for every such reader.
 
-Large stored values that are wanted whole go out as they are, everything else is joined. Parts follow each other by segment and,
-within one, by id; with a filter by id alone.
+All asked segments are cut at one id (`choose_cut`), so that what follows is `after` one id again. Large stored values that are wanted
+whole go out as they are, everything else is joined. Parts follow each other by segment and, within one, by id; with a filter by id alone.
 """
 
 from collections.abc import Iterable, Sequence
@@ -14,13 +14,65 @@ import numpy.typing as npt
 from eventlog.batch.join import Packed, indexes_within, join_packed, pack
 from eventlog.batch.layout import read_head
 from eventlog.consume.cursor import Cursor, SegmentEnds
-from eventlog.consume.cut import Limits, Spans, choose_cut
-from eventlog.consume.groups import CacheValues
 from eventlog.ids import ID_STEP
 from eventlog.limits import STORED_VALUE_VERBATIM_BYTES_MIN
 
 Ints = npt.NDArray[np.int64]
+NO_LIMIT = np.iinfo(np.int64).max
+WHOLE_VALUE_FACTOR = 4  # a stored value goes out whole, uncopied, while it is at most this many times what was asked for
 _KINDS_AT = 20  # of `layout.VALUE_HEAD`
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What one answer may hold. `events` is exact; `nbytes` is counted in stored bytes and may be passed by the first value.
+
+    `is_raw`: it is for another node, stored values as they are, even where some of their events are not wanted.
+    """
+
+    events: int = NO_LIMIT
+    nbytes: int = NO_LIMIT
+    is_raw: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Spans:
+    """Events of stored values that a reader wants: of each value `counts` ids from `firsts` on; `nbytes` is their share of it.
+
+    One row a value, values without a wanted event left out.
+    """
+
+    firsts: Ints
+    counts: Ints
+    nbytes: Ints
+
+    @property
+    def lasts(self) -> Ints:
+        """Return the last id of each span."""
+        return self.firsts + (self.counts - 1) * ID_STEP
+
+
+@dataclass(slots=True, kw_only=True)  # one a group: `frozen` ones are dear to make
+class CacheValues:
+    """Stored values of one cache in one group: one row a value, sorted by segment and therefore by base id.
+
+    `counts` may hold 0: a value without events stands at its base id.
+    """
+
+    cache_id: int
+    segments: list[int]
+    bases: list[int]
+    counts: list[int]
+    data: list[bytes]
+
+
+@dataclass(slots=True, kw_only=True)  # one a group: `frozen` ones are dear to make
+class CommittedGroup:
+    """Everything that one group committed. Its ids are one run `[first_id, last_id]`; the groups of a node never interleave."""
+
+    first_id: int
+    last_id: int
+    caches: tuple[CacheValues, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -180,3 +232,49 @@ def ends_of(values: StoredValues, rows: Ints, highs: Ints) -> SegmentEnds:
     heads = [read_head(values.value(row), where="answer") for row in last.tolist()]
     offsets = [head.first_offset + high for head, high in zip(heads, highs[last].tolist(), strict=True)]
     return SegmentEnds(values.segments[last].tolist(), offsets, [head.epoch for head in heads])
+
+
+def choose_cut(spans: Spans, *, top: int, limits: Limits) -> int:
+    """Return the id at which the answer ends: `top` when everything fits, else the id of the last event in it.
+
+    At least one event is taken if there is any and `limits.events` allows it.
+    """
+    if not len(spans.firsts):
+        return top
+    if int(spans.counts.sum()) <= limits.events and int(spans.nbytes.sum()) <= limits.nbytes:
+        return top
+    order = spans.firsts.argsort(kind="stable")
+    firsts, lasts = spans.firsts[order], spans.lasts[order]
+    counts, nbytes = spans.counts[order], spans.nbytes[order]
+    if np.count_nonzero(firsts[1:] <= lasts[:-1]):
+        return _cut_interleaved(firsts, counts, nbytes, limits=limits)
+    return min(_cut_by_events(firsts, counts, limits.events), _cut_by_bytes(firsts, counts, nbytes, limit=limits.nbytes), top)
+
+
+def _cut_by_events(firsts: Ints, counts: Ints, limit: int) -> int:
+    """Return the id of the event with which `limit` is reached."""
+    ends = counts.cumsum()
+    row = int(ends.searchsorted(limit))
+    if row == len(ends):
+        return int(NO_LIMIT)
+    return int(firsts[row]) + (limit - int(ends[row] - counts[row]) - 1) * ID_STEP
+
+
+def _cut_by_bytes(firsts: Ints, counts: Ints, nbytes: Ints, *, limit: int) -> int:
+    """Return the last id of the last span that fits; of a first one far too large, a part in proportion."""
+    fitting = int(nbytes.cumsum().searchsorted(limit, side="right"))
+    if fitting == len(firsts):
+        return int(NO_LIMIT)
+    taken = int(counts[max(fitting - 1, 0)])
+    if fitting == 0 and nbytes[0] > limit * WHOLE_VALUE_FACTOR:
+        taken = max(1, taken * limit // int(nbytes[0]))
+    return int(firsts[max(fitting - 1, 0)]) + (taken - 1) * ID_STEP
+
+
+def _cut_interleaved(firsts: Ints, counts: Ints, nbytes: Ints, *, limits: Limits) -> int:
+    """Return the cut when runs of ids of several primaries overlap: every id is laid out; bytes count at their average."""
+    rows = np.arange(len(firsts)).repeat(counts)
+    intra = np.arange(len(rows)) - (counts.cumsum() - counts)[rows]
+    ids = np.sort(firsts[rows] + intra * ID_STEP)
+    by_bytes = max(1, len(ids) * limits.nbytes // max(int(nbytes.sum()), 1)) if limits.nbytes != NO_LIMIT else len(ids)
+    return int(ids[min(len(ids), limits.events, by_bytes) - 1])

@@ -1,13 +1,18 @@
-"""A reader's place while it is being served: which segments it asked for, and how far it has read."""
+"""A reader's place while it is being served: which segments it asked for, and how far it has read.
 
-from collections.abc import Sequence
+What retention took from it is known from ids and offsets of the last event removed, indexed by segment; an offset of -1 says that no
+event was removed there. What forced takeovers gave up is `Lost`.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
 import numpy.typing as npt
 
 from eventlog.consume.position import OFFSET_UNKNOWN, Position, SegmentPositions
-from eventlog.consume.trimmed import earliest_id, lost_events
+from eventlog.errors import PositionDiverged
 
 Ints = npt.NDArray[np.int64]
 _NO_PLACES = np.zeros(0, np.int64)
@@ -124,3 +129,55 @@ class Cursor:
     def position(self, *, cluster: str, cache_id: int) -> Position:
         """Return the place as a position to go on from."""
         return Position(cluster=cluster, cache_id=cache_id, segments=self.segments, at=self.at)
+
+
+def lost_events(at: int | SegmentPositions, *, asked: Ints | None, trimmed_ids: Ints, trimmed_offsets: Ints) -> int:
+    """Return how many events after `at` retention removed; 0 says that none was and reading can go on.
+
+    As far as the trimmed rows given reach; other copies may have removed more. Exact then for segment positions with known offsets. For
+    a scalar id, and where an offset is not known, everything that was ever removed from a segment that lost something after the
+    position. `asked` (None: all) narrows a scalar id.
+    """
+    if isinstance(at, SegmentPositions):
+        ids, offsets = trimmed_ids[at.of], trimmed_offsets[at.of]
+        lost = offsets + 1 - np.maximum(at.offsets, 0)  # none where only values without events went
+        return int(np.where(at.ids < ids, np.maximum(lost, 0), 0).sum())
+    ids, offsets = (trimmed_ids, trimmed_offsets) if asked is None else (trimmed_ids[asked], trimmed_offsets[asked])
+    if at >= ids.max(initial=0):
+        return 0
+    return int((offsets[at < ids] + 1).sum())  # a segment that lost no event has the offset -1
+
+
+def earliest_id(trimmed_ids: Ints, *, asked: Ints | None) -> int:
+    """Return the scalar position that misses nothing kept and is not trimmed: the highest id that retention removed, 0 for none."""
+    return int((trimmed_ids if asked is None else trimmed_ids[asked]).max(initial=0))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lost:
+    """Events with ids in `(after, upto]` of a segment may have been read, and are gone since `epoch`."""
+
+    epoch: int
+    after: int
+    upto: int
+
+
+def diverged(cursor: Cursor, lost: Mapping[int, Sequence[Lost]]) -> PositionDiverged | None:
+    """Return what is to be said to a reader who stands in a lost range, None where it stands in none.
+
+    A place in a segment that was read under the forced primary, or a later one, is sound. A scalar id cannot tell.
+    """
+    at = cursor.at
+    for segment, ranges in lost.items():
+        epoch = 0
+        if isinstance(at, SegmentPositions):
+            row = int(np.searchsorted(at.of, segment))
+            if row == len(at.of) or at.of[row] != segment:
+                continue
+            place, epoch = int(at.ids[row]), int(at.epochs[row])
+        else:
+            place = at
+        for found in ranges:
+            if found.after < place <= found.upto and epoch < found.epoch:
+                return PositionDiverged(segment=segment, after=found.after, upto=found.upto)
+    return None

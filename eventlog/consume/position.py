@@ -1,6 +1,6 @@
-"""Where a reader is, as a value. Its one canonical token is made in `token.py` (binary, text) and `token_json.py`.
+"""Where a reader is, as a value. Its one canonical token is made in `token.py` (binary, text).
 
-What retention took from a position is decided in `trimmed.py`.
+What retention took from a position is decided in `cursor.py`.
 """
 
 from dataclasses import dataclass, field

@@ -4,10 +4,13 @@ A step stands at the end of a group, once so many bytes or events of its primary
 are of one primary, no stored value lies on both sides of a step and its counts are exact; where there are several, whose groups may
 overlap, it says about how much there is. Readers choose by steps where one answer ends, retention up to where it removes. Rows are
 written with the group that makes them and count its primary's alone; encoding them is the node's business.
+
+`LastEvents` finds where the last events of a log begin, by counts of what lies behind some ids, and then behind others
+between two of these.
 """
 
 import bisect
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from operator import itemgetter
@@ -17,6 +20,7 @@ from eventlog.limits import STEP_BYTES, STEP_EVENTS
 
 Row = tuple[int, int, int, int]  # cache id, id, its primary's events and bytes up to and including it
 _ORIGIN = ID_STEP - 1  # the part of an id that says whose it is
+_PARTS = 4  # what is left is cut into: two bits of the id a round, for three counts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -247,3 +251,37 @@ class StepIndex:
             return None
         index = bisect.bisect_right(cache.ids, id_)
         return cache.step(index) if index < len(cache.ids) else None
+
+
+class LastEvents:
+    """Looks for the id behind which exactly `events` lie, up to `upto`.
+
+    More than `events` lie behind `_low`, fewer behind `_high`; before anything is counted that is not known of `_low`.
+    """
+
+    def __init__(self, events: int, *, upto: int) -> None:
+        self._events = events
+        self._low, self._high = -1, upto
+        self.after: int | None = None if upto else 0
+
+    def ids(self) -> list[int]:
+        """Return the ids, rising, behind which events are to be counted; none when the answer is there."""
+        if self.after is not None:
+            return []
+        if self._low < 0:
+            return [0]
+        width = self._high - self._low
+        return sorted({self._low + max(width * part // _PARTS, 1) for part in range(1, _PARTS)})
+
+    def take(self, ids: Sequence[int], counts: Sequence[int]) -> None:
+        """Take in how many events lie behind the ids that were asked for."""
+        for id_, count in zip(ids, counts, strict=True):
+            if count == self._events or (count < self._events and id_ == 0):
+                self.after = id_
+                return
+            if count > self._events:
+                self._low = max(self._low, id_)
+            else:
+                self._high = min(self._high, id_)
+        if self._high - self._low <= 1:
+            self.after = self._high  # retention took some while they were counted: there are fewer now

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from eventlog.batch.entries import decode_entry
 from eventlog.batch.views import decode_value
 from eventlog.errors import EventLogError, Stopping
-from eventlog.node.aside import aside
+from eventlog.node.background import aside
 from eventlog.node.state.caches import CacheState
 from eventlog.node.state.checkpoint import counts_range
 from eventlog.node.writing.storage import StorageThread

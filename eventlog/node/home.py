@@ -15,7 +15,7 @@ import msgspec
 from eventlog.control.metastores.location import Location, parse_location
 from eventlog.control.records import Remembered, decode, encode
 from eventlog.errors import BadConfig, CorruptData, DirectoryInUse
-from eventlog.node.ballast import drop_ballast
+from eventlog.node.disk import drop_ballast
 
 _LOCK = "node.lock"
 _MEMBER = "member.json"

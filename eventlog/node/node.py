@@ -13,8 +13,8 @@ import numpy as np
 
 from eventlog.batch.build import WriteFrame, read_table
 from eventlog.batch.check import FROM_CLIENTS, Bounds
-from eventlog.consume.groups import CommittedGroup
-from eventlog.consume.lost import Lost
+from eventlog.consume.answer import CommittedGroup
+from eventlog.consume.cursor import Lost
 from eventlog.consume.steps import StepIndex
 from eventlog.consume.watermark import LowWatermark, Promise, Promises
 from eventlog.control.caches import CacheRecords
@@ -42,10 +42,9 @@ from eventlog.node.cluster.greeting import PeerIdentity
 from eventlog.node.cluster.health import Health
 from eventlog.node.cluster.joining import Joiners, join_token
 from eventlog.node.cluster.leaders import Leaders
-from eventlog.node.cluster.lease import Lease
 from eventlog.node.cluster.leaving import Leaving
 from eventlog.node.cluster.managed import Managed
-from eventlog.node.cluster.metadata import Metadata
+from eventlog.node.cluster.metadata import Lease, Metadata
 from eventlog.node.cluster.peers import Peers, is_of_member
 from eventlog.node.cluster.primaries import Primaries
 from eventlog.node.cluster.rebalance import SegmentReports
@@ -69,7 +68,6 @@ from eventlog.node.copying.replicate import Replicas
 from eventlog.node.copying.replicate_copy import Copies
 from eventlog.node.copying.replicate_in import Incoming
 from eventlog.node.copying.retention import Retention
-from eventlog.node.copying.retention_steps import RetentionSteps
 from eventlog.node.copying.state_digests import StateDigests
 from eventlog.node.copying.takeover import TakeOver
 from eventlog.node.copying.trimmed_copies import TrimmedCopies
@@ -84,16 +82,14 @@ from eventlog.node.reclaiming import Reclaiming
 from eventlog.node.state.cache_changes import CacheChanges
 from eventlog.node.state.caches import Caches, CacheState
 from eventlog.node.state.checkpoint import Checkpoints
-from eventlog.node.state.entries import EntryReader
+from eventlog.node.state.entries import EntriesElsewhere, EntryReader
 from eventlog.node.state.following import Followed
-from eventlog.node.state.forward_entries import EntriesElsewhere
 from eventlog.node.state.freshness import Freshness
 from eventlog.node.state.iterations import Iterations
 from eventlog.node.state.state_reads import StateReads
-from eventlog.node.writing.forward_write import PartedWrites
+from eventlog.node.writing.forward_write import OwnWrites, PartedWrites, awaited
 from eventlog.node.writing.groups import Pending, WriteResult
 from eventlog.node.writing.overlay import Overlay
-from eventlog.node.writing.own_writes import OwnWrites, awaited
 from eventlog.node.writing.storage import StorageThread
 from eventlog.node.writing.writer import Ints, Writer, WriterHooks
 from eventlog.replication import Replica, Replication
@@ -209,7 +205,6 @@ class Node:
         self.listener_lag = ListenerLag(self)
         self.digests = Digests(self)
         self.state_digests = StateDigests(self)
-        self.retention_steps = RetentionSteps(self)
         self.installed_filters = InstalledFilters(self)
         self.entries_elsewhere = EntriesElsewhere(self)
         self.parted_writes = PartedWrites(self)

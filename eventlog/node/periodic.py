@@ -11,12 +11,11 @@ import numpy as np
 from eventlog.control.operators import end_previous_key
 from eventlog.errors import DiskFull, EventLogError, MetadataConflict
 from eventlog.limits import BALLAST_BYTES, EXPIRE_PER_TURN_MAX, KEY_INDEX_BYTES_MAX, LEASE_RENEW_MS, LOOP_DELAY_WARN_MS
-from eventlog.node.aside import aside
-from eventlog.node.ballast import keep_ballast, shrink_ballast
-from eventlog.node.consumers.dropped_groups import DroppedGroups
+from eventlog.node.background import aside, every
+from eventlog.node.consumers.coordinator_admin import DroppedGroups
+from eventlog.node.disk import keep_ballast, shrink_ballast
 from eventlog.node.freed_memory import GIVE_BACK_MS, FreedMemory
 from eventlog.node.node import Node
-from eventlog.node.repeated import every
 from eventlog.node.state.checkpoint import Puts
 from eventlog.node.state.expiry import Expirer
 from eventlog.node.state.keys_build import give_up_tables

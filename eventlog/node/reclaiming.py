@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from eventlog.consume.steps import StepIndex
 from eventlog.errors import EventLogError
-from eventlog.node.aside import aside
+from eventlog.node.background import aside
 from eventlog.node.disk import DiskWatch
 from eventlog.node.state.caches import CacheState
 from eventlog.segment.keys import cache_range

@@ -27,20 +27,18 @@ from eventlog.control.metastores.location import Location, open_metastore
 from eventlog.control.metastores.sqlite import SqliteStore
 from eventlog.errors import CorruptData, EventLogError, Stopping
 from eventlog.ids import ID_MAX
+from eventlog.node.background import attempt, every
 from eventlog.node.cluster.controller import ControllerLoop, ControllerParts
 from eventlog.node.cluster.joining import Found, find_cluster
-from eventlog.node.cluster.keeping import keep_now, keep_records
-from eventlog.node.cluster.lease import Lease
 from eventlog.node.cluster.managed import TEND_MS, Managed, open_managed, seat_of
-from eventlog.node.cluster.metadata import Metadata, Sources, ViewChange
+from eventlog.node.cluster.metadata import Lease, Metadata, Sources, ViewChange, keep_now, keep_records
 from eventlog.node.cluster.rebalance import SegmentSizes
 from eventlog.node.config import NodeConfig, split_address
-from eventlog.node.copying.verify import CopyVerifier
+from eventlog.node.copying.digests import CopyVerifier
 from eventlog.node.entering import Entrance, Me, enter
 from eventlog.node.home import Home
 from eventlog.node.node import Node, Opened
 from eventlog.node.periodic import Periodic
-from eventlog.node.repeated import attempt, every
 from eventlog.node.state.caches import Caches
 from eventlog.node.state.replay import rewind_offsets, trim_markers
 from eventlog.replication import EpochStart, Replica, Replication

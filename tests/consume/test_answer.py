@@ -4,10 +4,8 @@ import numpy as np
 
 from eventlog.batch.build import Columns, build_blocks
 from eventlog.batch.layout import ValueHead, encode_value
-from eventlog.consume.answer import build_answer, empty_answer, values_of
+from eventlog.consume.answer import CacheValues, Limits, build_answer, empty_answer, values_of
 from eventlog.consume.cursor import Cursor
-from eventlog.consume.cut import Limits
-from eventlog.consume.groups import CacheValues
 from eventlog.ids import ID_STEP
 from eventlog.limits import STORED_VALUE_VERBATIM_BYTES_MIN
 

@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 from eventlog.batch.layout import RUN
 from eventlog.batch.views import decode_block
 from eventlog.consume import filtered
-from eventlog.consume.answer import StoredValues, sizes_of
+from eventlog.consume.answer import NO_LIMIT, Limits, StoredValues, sizes_of
 from eventlog.consume.cursor import Cursor
-from eventlog.consume.cut import NO_LIMIT, Limits
 from eventlog.consume.filtered import filter_answer
 from eventlog.ids import ID_STEP
 from eventlog.predicate.spec import FilterSpec

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from eventlog.consume.answer import NO_LIMIT, Limits
 from eventlog.consume.cursor import Cursor
-from eventlog.consume.cut import NO_LIMIT, Limits
 from eventlog.consume.filtered import filter_answer, filter_file
 from tests.batch.test_column_file import file_of
 from tests.batch.test_columns import columns_of

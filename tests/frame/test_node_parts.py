@@ -14,17 +14,14 @@ ASSEMBLING = {"assemble", "node.figures", "node.handlers", "node.periodic", "nod
 """What puts the node together, or goes through all of it."""
 MEMBERS_MAX = 10
 LARGER = {
-    "CacheChangesGround": 13,  # a dropped cache is told to its readers, its writers, its log and its state
+    "CacheChangesGround": 12,  # a dropped cache is told to its readers, its writers, its log and its state
     "HealthGround": 14,  # says what is wrong with anything
     "IncomingGround": 11,
-    "MendingGround": 13,
-    "RebalanceGround": 11,
+    "MendingGround": 12,
     "RetentionGround": 14,
-    "StateReadsGround": 13,
+    "StateReadsGround": 12,
     "TakeOverGround": 18,  # begins and ends terms: everything that is led begins and ends with them
     "CopiesGround": 12,
-    "AdminHandlersGround": 11,
-    "ClusterAdminHandlersGround": 11,
     "InnerGround": 11,
 }
 """Cut them where they are two, and take them off here."""

@@ -9,7 +9,7 @@ import numpy as np
 from eventlog.batch.build import Columns, build_blocks
 from eventlog.batch.layout import ValueHead, encode_value
 from eventlog.batch.views import decode_block, decode_value
-from eventlog.consume.groups import CacheValues, CommittedGroup
+from eventlog.consume.answer import CacheValues, CommittedGroup
 from eventlog.consume.steps import StepIndex
 from eventlog.consume.watermark import LowWatermark, Promises
 from eventlog.control.records import CacheOptions

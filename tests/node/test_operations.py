@@ -8,7 +8,7 @@ import pytest
 
 from eventlog.errors import CacheExists, CacheNotFound, EventLogError, NoEvents, Stopping
 from eventlog.hashing import hash_key, segment_of
-from eventlog.node.aside import aside
+from eventlog.node.background import aside
 from eventlog.node.figures import bounded
 from eventlog.node.handlers import events
 from eventlog.node.state.checkpoint import counts_range

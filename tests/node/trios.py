@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from eventlog.consume.groups import CacheValues, CommittedGroup
+from eventlog.consume.answer import CacheValues, CommittedGroup
 from eventlog.errors import ConnectionLost
 from eventlog.node.handlers import events
 from eventlog.segment.keys import encode_step, log_keys

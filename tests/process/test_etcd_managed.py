@@ -12,7 +12,7 @@ import pytest
 from eventlog.control.metastores.etcd import EtcdOptions, open_etcd
 from eventlog.control.metastores.etcd_members import EtcdMembers
 from eventlog.errors import BadConfig
-from eventlog.node.cluster.etcd_child import EtcdChild, EtcdSeat, command_line, find_etcd
+from eventlog.node.cluster.managed import EtcdChild, EtcdSeat, command_line, find_etcd
 from tests.loops import until
 from tests.ports import free_port
 from tests.process.etcds import etcd_binary, wait_for_answers
@@ -123,7 +123,7 @@ def test_a_child_ends_when_its_parent_is_killed(tmp_path):
         script = (
             "import asyncio, sys\n"
             "from pathlib import Path\n"
-            "from eventlog.node.cluster.etcd_child import EtcdChild, EtcdSeat, command_line\n"
+            "from eventlog.node.cluster.managed import EtcdChild, EtcdSeat, command_line\n"
             "async def run():\n"
             "    seat = EtcdSeat(name='n1', directory=Path(sys.argv[2]), client=sys.argv[3], peer=sys.argv[4])\n"
             "    command = command_line(sys.argv[1], seat, cluster={'n1': seat.peer}, token='t', joins=False)\n"

@@ -13,7 +13,7 @@ from eventlog.client.reading.batches import EventBatch
 from eventlog.client.reading.wanted import Reading
 from eventlog.client.values import checked_id
 from eventlog.consume import token
-from eventlog.consume.membership.positions import Place
+from eventlog.consume.membership.record import Place
 from eventlog.errors import EventLogError, InvalidArgument, StaleMember
 from eventlog.events import Event, EventSource
 

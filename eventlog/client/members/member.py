@@ -15,10 +15,7 @@ from eventlog.client.connections.requests import chance
 from eventlog.client.core import ClientCore
 from eventlog.client.shown import Shown
 from eventlog.clock import now_s
-from eventlog.consume.membership.positions import Place
-from eventlog.consume.membership.record import route_of
-from eventlog.consume.membership.rows import decode_places, decode_set, encode_places, encode_set
-from eventlog.consume.membership.values import AssignorName, Mode
+from eventlog.consume.membership.record import AssignorName, Mode, Place, decode_places, decode_set, encode_places, encode_set, route_of
 from eventlog.errors import ClientClosed, EventLogError, GroupNotFound, InvalidArgument, StaleMember, TimedOut
 from eventlog.events import EventSource
 from eventlog.limits import SESSION_TIMEOUT_MS_DEFAULT

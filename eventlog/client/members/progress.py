@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Mapping
 import numpy as np
 
 from eventlog.client.reading.batches import EventBatch
-from eventlog.consume.membership.positions import Place
+from eventlog.consume.membership.record import Place
 from eventlog.consume.position import Ints, Position, SegmentPositions
 from eventlog.events import Event
 

@@ -3,13 +3,8 @@
 In the manner of KIP-848: the coordinator assigns, a member reports what it has let go, and a segment is given on only after its
 holder let go of it or its session ended.
 
-    values       what is kept of a group: members, targets, holders, generations
-    assignors    members -> which of them is to have each segment
-    changes      one change of membership: state -> state
-    sessions     who is alive; timers, which a new coordinator starts anew
-    coordinator  a member's requests and the clock -> the state to keep, and what members are told
-    positions    committed positions, and the fence that a commit has to pass
-    record       how all of it is written into the internal cache of groups
+    coordinator  a member's requests and the clock -> the state to keep, and what members are told; assignors, changes, sessions
+    record       what is kept of a group, the fence that a commit has to pass, and how all of it is written and sent
 
 The node around it must:
 

@@ -2,11 +2,16 @@
 
 The key is taken over by compare-and-set when its holder is dead, or was another process of this node. Two holders at once, a holder
 that is wrong about who is dead, one that dies halfway: harmless, since every change expects the records it was made from.
+
+Which members are dead is told by the connections (`dead_members`). Nobody listens where a member did: its process is gone, at once. A
+member that only says nothing for `SILENCE_MS_MAX` may be cut off as well as dead, and so may this node be: silence counts only for
+whoever still reaches more than half of those whose processes are not known to be gone; of two equal halves, for the one with the
+member of the lowest number.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Protocol
@@ -18,9 +23,9 @@ from eventlog.control.operators import RebalanceStart, bytes_to_copy, hand_over,
 from eventlog.control.records import CONTROLLER_KEY, NODE_PREFIX, CommitPlan, ControllerRecord, Replica, encode
 from eventlog.control.view import ClusterView
 from eventlog.errors import MetadataConflict, MetadataLost, MetadataUnavailable
-from eventlog.node.cluster.liveness import Contact, dead_members
+from eventlog.limits import SILENCE_MS_MAX
+from eventlog.node.background import due
 from eventlog.node.cluster.metadata import ViewChange
-from eventlog.node.repeated import due
 
 log = logging.getLogger("eventlog.node")
 _TICK_MS = 200
@@ -28,6 +33,18 @@ _AFTER_FAILURE_MS = 1_000
 _SPLIT = 4  # a commit after a conflict is smaller by this
 _SPLIT_NODES = 2  # ... after one of a node's record
 _LARGE = 1_024  # planning for so many segments does not hold the loop
+
+
+class Contact(Protocol):
+    """What is asked of the connections to the other members."""
+
+    def is_refused(self, number: int) -> bool:
+        """Return whether nobody listens at a member's address."""
+        ...
+
+    def silent_ms(self, number: int) -> int:
+        """Return for how long nothing was heard of a member."""
+        ...
 
 
 class Verifier(Protocol):
@@ -246,3 +263,15 @@ class ControllerLoop:
         self._records_max = min(self._records_max * 2, RECORDS_PER_COMMIT_MAX)
         self._view = self._view.after(plan, revision)
         return True
+
+
+def dead_members(members: Collection[int], reach: Contact, *, me: int) -> frozenset[int]:
+    """Return the numbers of members that are taken for dead; never the own one."""
+    others = [number for number in members if number != me]
+    gone = {number for number in others if reach.is_refused(number)}
+    silent = {number for number in others if number not in gone and reach.silent_ms(number) >= SILENCE_MS_MAX}
+    if not silent:
+        return frozenset(gone)
+    heard = {me, *others} - gone - silent
+    is_larger = len(heard) > len(silent) or (len(heard) == len(silent) and min(heard) < min(silent))
+    return frozenset(gone | silent if is_larger else gone)

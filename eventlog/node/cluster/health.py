@@ -14,8 +14,8 @@ from eventlog.control.records import ClusterSettings, NodeRecord, SegmentRecord
 from eventlog.ids import TIME_SHIFT, FlakeClock, time_of
 from eventlog.limits import LEASE_RENEW_MS, STALLED_MS
 from eventlog.node.cluster.controller import ControllerLoop
-from eventlog.node.cluster.lease import Lease
 from eventlog.node.cluster.managed import Managed
+from eventlog.node.cluster.metadata import Lease
 from eventlog.node.cluster.peers import Peers
 from eventlog.node.cluster.serving import Availability
 from eventlog.node.copying.replicate import Replicas

@@ -10,8 +10,7 @@ import numpy as np
 from eventlog.control.view import ClusterView
 from eventlog.errors import EventLogError
 from eventlog.node.cluster.controller import ControllerLoop
-from eventlog.node.cluster.lease import Lease
-from eventlog.node.cluster.metadata import Metadata
+from eventlog.node.cluster.metadata import Lease, Metadata
 from eventlog.node.cluster.peers import Peers
 from eventlog.node.consumers.listeners import Listeners
 from eventlog.node.copying.replicate import Replicas

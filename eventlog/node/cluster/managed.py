@@ -1,21 +1,25 @@
-"""`--meta managed-etcd`: a node that runs a member of the etcd that holds its cluster's metadata.
+"""`--meta managed-etcd`: a node that runs a member of the etcd that holds its cluster's metadata, as its child.
 
 The first node begins with one member. The second node's is a learner, which has no vote; when the third comes, both get one, so
 that there never are two voters for longer than that takes. With `managed-etcd:5` the fourth and the fifth go the same way. Later
 nodes only use what is there, until a node is removed: then one of them takes its seat. A member lies in the node's
 directory and listens beside the node: at its port + 100 for clients, + 200 for other members; these must stay the same.
+
+The child is started again when it dies, and ends with the node. It dies with its parent where the system can arrange that
+(`setpriv --pdeathsig`), so a killed node leaves nothing behind that would hold the ports when it starts again.
 """
 
 import asyncio
 import logging
+import shutil
 import socket
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from eventlog.control.metastores.location import EtcdLocation, Location, open_metastore
 from eventlog.errors import BadConfig, MetadataUnavailable
-from eventlog.node.cluster.etcd_child import EtcdChild, EtcdSeat, command_line, find_etcd
 from eventlog.node.cluster.joining import Found, find_cluster
 from eventlog.node.config import PORT_MAX, NodeConfig, split_address
 from eventlog.node.home import Home
@@ -29,6 +33,103 @@ PEER_PORT_ADDED = 200
 _TOKEN = "eventlog"  # noqa: S105 -- a name, to tell clusters apart
 TEND_MS = 10_000  # how often a running node looks whether a seat is free
 _QUORUM_S_MAX = 120  # how long a start waits for the members of other nodes
+RESTART_MS_MIN = 200
+RESTART_MS_MAX = 5_000
+STOP_MS_MAX = 5_000
+_FLAGS = (
+    "--heartbeat-interval=100",
+    "--election-timeout=1000",
+    "--pre-vote=true",
+    "--snapshot-count=10000",
+    "--auto-compaction-mode=revision",
+    "--auto-compaction-retention=10000",
+    "--quota-backend-bytes=2147483648",
+    "--max-txn-ops=1024",
+    "--grpc-keepalive-min-time=1s",
+    "--strict-reconfig-check=true",
+    "--experimental-initial-corrupt-check=true",
+    "--log-level=warn",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EtcdSeat:
+    """One member: its name, where it listens (`host:port`) for clients and for other members, and where it stores."""
+
+    name: str
+    directory: Path
+    client: str
+    peer: str
+
+    @property
+    def has_run(self) -> bool:
+        """Whether it is a member already, of the cluster that its directory remembers."""
+        return (self.directory / "member").exists()
+
+
+class EtcdChild:
+    """The running member. `restarts` counts how often it died."""
+
+    def __init__(self, command: list[str], *, log_path: Path) -> None:
+        self._command = command
+        self._log_path = log_path
+        self._process: asyncio.subprocess.Process | None = None
+        self._supervisor: asyncio.Task[None] | None = None
+        self.restarts = 0
+
+    async def start(self) -> None:
+        """Start it; when this returns it runs, but may not answer yet."""
+        self._process = await self._spawn()
+        self._supervisor = asyncio.get_running_loop().create_task(self._supervise(self._process), name="etcd")
+
+    async def _spawn(self) -> asyncio.subprocess.Process:
+        self._log_path.parent.mkdir(parents=True, exist_ok=True)
+        with self._log_path.open("ab") as output:
+            # A session of its own: Ctrl-C at a terminal ends the node, which ends it after its last commit.
+            return await asyncio.create_subprocess_exec(*self._command, stdout=output, stderr=output, start_new_session=True)
+
+    async def _supervise(self, process: asyncio.subprocess.Process) -> None:
+        pause_ms = RESTART_MS_MIN
+        loop = asyncio.get_running_loop()
+        while True:
+            began = loop.time()
+            code = await process.wait()
+            self.restarts += 1
+            pause_ms = RESTART_MS_MIN if loop.time() - began > RESTART_MS_MAX / 1000 else min(2 * pause_ms, RESTART_MS_MAX)
+            log.warning("etcd_died code=%s restart_ms=%d log=%s", code, pause_ms, self._log_path)
+            self._process = process = await self._spawn_again(pause_ms)
+
+    async def _spawn_again(self, pause_ms: int) -> asyncio.subprocess.Process:
+        """Start it after a pause, as often as it takes: a full disk or too many open files may be over soon."""
+        while True:
+            await asyncio.sleep(pause_ms / 1000)
+            try:
+                return await self._spawn()
+            except OSError as error:
+                pause_ms = min(2 * pause_ms, RESTART_MS_MAX)
+                log.warning("etcd_not_started error=%s restart_ms=%d", error, pause_ms)
+
+    @property
+    def pid(self) -> int:
+        """The present process's number."""
+        assert self._process is not None, "it is started first"
+        return self._process.pid
+
+    async def stop(self) -> None:
+        """End it: SIGTERM, by which a leader hands over, and SIGKILL if that takes too long."""
+        if self._supervisor is not None:
+            self._supervisor.cancel()
+            await asyncio.gather(self._supervisor, return_exceptions=True)
+        process = self._process
+        if process is None or process.returncode is not None:
+            return
+        process.terminate()
+        try:
+            async with asyncio.timeout(STOP_MS_MAX / 1000):
+                await process.wait()
+        except TimeoutError:
+            process.kill()
+            await process.wait()
 
 
 @dataclass(kw_only=True)
@@ -237,3 +338,34 @@ def _with(location: EtcdLocation, members: "Sequence[EtcdMember]") -> EtcdLocati
     ordered = sorted(members, key=lambda member: (member.is_learner, member.name))
     clients = [client for member in ordered for client in member.clients]
     return EtcdLocation(tuple(dict.fromkeys(clients)) or location.endpoints, location.prefix)
+
+
+def find_etcd(program: str = "etcd") -> str:
+    """Return the program's path.
+
+    Raises:
+        BadConfig: there is none.
+    """
+    found = shutil.which(program)
+    if found is None:
+        raise BadConfig(option="meta", why=f"managed-etcd needs the program {program!r}: install etcd 3.5.14 or newer")
+    return found
+
+
+def command_line(program: str, seat: EtcdSeat, *, cluster: dict[str, str], token: str, joins: bool) -> list[str]:
+    """Return how the member is started; `cluster` has every member's name and address for other members, its own too."""
+    die_with_parent = shutil.which("setpriv")
+    return [
+        *([die_with_parent, "--pdeathsig", "TERM"] if die_with_parent else []),
+        program,
+        f"--name={seat.name}",
+        f"--data-dir={seat.directory}",
+        f"--listen-client-urls=http://{seat.client}",
+        f"--advertise-client-urls=http://{seat.client}",
+        f"--listen-peer-urls=http://{seat.peer}",
+        f"--initial-advertise-peer-urls=http://{seat.peer}",
+        f"--initial-cluster={','.join(f'{name}=http://{peer}' for name, peer in cluster.items())}",
+        f"--initial-cluster-token={token}",
+        f"--initial-cluster-state={'existing' if joins else 'new'}",
+        *_FLAGS,
+    ]

@@ -1,23 +1,33 @@
-"""What this node knows of the cluster: the metadata store watched, one view a revision, and word of it to the other members.
+"""What this node knows of the cluster and holds in it: one view a revision, its lease of ids, and a copy of the records.
 
 A revision is applied in one step: caches first, then members and segments with everybody who asked to be told. Whoever commits tells
-its peers which revision that was, so that they look at once and not when their store's watch gets to it.
+its peers which revision that was, so that they look at once and not when their store's watch gets to it. The copy lies in the data
+directory: from it a lost metadata store can be made again.
 """
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection
-from contextlib import aclosing
+from collections import Counter
+from collections.abc import Awaitable, Callable, Collection, Iterable
+from contextlib import aclosing, suppress
 from dataclasses import dataclass
+from functools import partial
+from typing import Protocol
 
 import msgspec
 
+from eventlog.control.cluster import ClusterRecords
 from eventlog.control.metastore import MetaStore
 from eventlog.control.metastores.resolving import WRITER_PREFIX
-from eventlog.control.records import CACHES_SCOPE, NODE_PREFIX, NodeRecord
+from eventlog.control.rebuilding import encode_kept
+from eventlog.control.records import CACHES_SCOPE, IDENTITY_KEY, NODE_PREFIX, NodeRecord
 from eventlog.control.view import ClusterView
-from eventlog.errors import ConnectionLost, MetadataLost, MetadataUnavailable, Overloaded
+from eventlog.errors import ConnectionLost, EventLogError, MemberReplaced, MetadataLost, MetadataUnavailable, Overloaded, Unavailable
+from eventlog.node.background import attempt
 from eventlog.node.cluster.peers import Peers
+from eventlog.node.home import Home
+from eventlog.replication import Replication
+from eventlog.segment.port import Store
 from eventlog.transport.stream import Reply
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message
@@ -26,6 +36,8 @@ log = logging.getLogger("eventlog.node")
 _AGAIN_MS = 200
 _OF_ONE_NODE = (NODE_PREFIX, WRITER_PREFIX)  # what the renewal of a lease writes
 SPREAD_MS_MAX = 1_000  # how long whoever changed something waits for the others to have seen it
+PAUSE_MS = 1_000  # changes come in crowds
+LEASES_MS = 10_000  # how old a lease may be in the copy: it is renewed all the time, and a rebuilt one is raised above any id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,3 +211,75 @@ def difference(before: ClusterView, after: ClusterView) -> ViewChange:
 
 def _without_lease(record: NodeRecord) -> NodeRecord:
     return msgspec.structs.replace(record, ceiling=0, acknowledged=0)
+
+
+async def keep_records(store: MetaStore, metadata: Metadata, home: Home, failures: Counter[str]) -> None:
+    """Write a copy a moment after each change, and now and then for leases. A disk that takes nothing costs the copy, not the node."""
+    while True:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LEASES_MS / 1000):
+                await metadata.changed.wait()
+        metadata.changed.clear()
+        if not await attempt(partial(keep_now, store, home), name="records", failures=failures):
+            metadata.changed.set()
+        await asyncio.sleep(PAUSE_MS / 1000)
+
+
+async def keep_now(store: MetaStore, home: Home) -> None:
+    """Write a copy. Raises Unavailable where there is nothing to be copied, or the disk takes nothing."""
+    listing = await store.list("")
+    if all(item.key != IDENTITY_KEY for item in listing.items):
+        raise Unavailable(why="the copy of the metadata stays as it is: their store was emptied")
+    copy = await asyncio.to_thread(encode_kept, listing)  # 100 ms for 4,096 segments
+    try:
+        await asyncio.to_thread(home.keep_records, copy)
+    except OSError as error:
+        raise Unavailable(why=f"the copy of the metadata was not written: {error}") from error
+
+
+class Leading(Protocol):
+    """What this node leads."""
+
+    def stop(self, segments: Iterable[int]) -> None:
+        """Stamp and promise nothing for `segments` any more."""
+        ...
+
+
+class LeaseGround(Protocol):
+    """What the lease needs of the node."""
+
+    core: Replication
+    store: Store
+
+    @property
+    def takeover(self) -> Leading: ...
+
+
+class Lease:
+    """The lease in the metadata. One change of it at a time; who holds `lock` keeps it from being renewed."""
+
+    def __init__(self, node: LeaseGround, records: ClusterRecords, *, on_lost: Callable[[EventLogError], None]) -> None:
+        self._node = node
+        self._records = records
+        self._on_lost = on_lost
+        self.lock = asyncio.Lock()
+        self.renewed_s = asyncio.get_running_loop().time()  # by the loop's clock
+
+    async def renew(self) -> None:
+        """Renew it; what is another's now is led no more, and a node whose record is another's has nothing left to do."""
+        node = self._node
+        try:
+            async with self.lock:
+                await self._records.renew_lease(
+                    on_lost=node.takeover.stop,
+                    acknowledged=int(node.core.watermark.max()),
+                    unreadable=bool(node.store.unreadable),
+                )
+                self.renewed_s = asyncio.get_running_loop().time()
+        except MemberReplaced as error:
+            self._on_lost(error)
+
+    async def give_back(self) -> None:
+        """Have successors begin right above what was issued here, and not above all that might have been."""
+        async with self.lock:
+            await self._records.release(on_lost=self._node.takeover.stop, acknowledged=int(self._node.core.watermark.max()))

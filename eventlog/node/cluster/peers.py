@@ -18,8 +18,8 @@ from typing import Any, Protocol
 from eventlog.clock import SystemClock
 from eventlog.errors import BadMessage, ConnectionLost, EventLogError, NotMember, Overloaded, UnsupportedVersion, WrongCluster
 from eventlog.limits import PEER_BYTES_IN_FLIGHT_MAX, PEER_SILENT_MS_MAX
+from eventlog.node.background import due
 from eventlog.node.cluster.greeting import NONCE_BYTES, PEER_VERSION, Greeting, PeerIdentity, check_greeting
-from eventlog.node.repeated import due
 from eventlog.transport.connect import connect
 from eventlog.transport.connection import Connection, Exchange, Receiver
 from eventlog.transport.greeting import ConnectOptions

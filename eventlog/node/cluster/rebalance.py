@@ -17,13 +17,12 @@ from eventlog.control.operators import copied_bytes
 from eventlog.control.records import RebalanceRecord, SegmentRecord
 from eventlog.control.view import ClusterView
 from eventlog.errors import EventLogError
-from eventlog.node.aside import aside
+from eventlog.node.background import aside, every
 from eventlog.node.cluster.controller import ControllerLoop
 from eventlog.node.cluster.health import is_under_replicated
 from eventlog.node.cluster.peers import Peers
 from eventlog.node.cluster.serving import Availability
 from eventlog.node.copying.replicate import Replicas
-from eventlog.node.repeated import every
 from eventlog.node.state.caches import Caches, CacheState
 from eventlog.replication import Replication
 from eventlog.segment.keys import cache_range, parse_log_key
@@ -45,7 +44,6 @@ class RebalanceGround(Protocol):
     core: Replication
     caches: Caches
     steps: StepIndex
-    segments: int
     replicas: Replicas
     peers: Peers
     controller: ControllerLoop
@@ -101,7 +99,7 @@ class SegmentReports:
         """Return every segment with the figures of this node's copies, of one cache or of all; no primary where nobody leads."""
         caches = [self._node.caches.named(cache)] if cache else list(self._node.caches)
         figures = await segment_figures(self._node.store, self._node.steps, caches)
-        events = sum((cache.kept for cache in caches), np.zeros(self._node.segments, np.int64))
+        events = sum((cache.kept for cache in caches), np.zeros(self._node.store.segments, np.int64))
         situation = self._node.controller.situation()
         view = situation.view
         names = {number: found.record.name for number, found in view.nodes.items()}

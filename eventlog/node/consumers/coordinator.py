@@ -11,23 +11,28 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from eventlog.consume.membership.coordinator import Beat, Coordinator
-from eventlog.consume.membership.positions import Commit, Committed, Place, advance, check_commit
+from eventlog.consume.membership.coordinator import Beat, Coordinator, Via
 from eventlog.consume.membership.record import (
     GROUPS_CACHE,
+    Commit,
+    Committed,
+    GroupState,
+    Place,
     RecordKey,
     Tag,
+    advance,
+    check_commit,
+    checked_name,
     decode_committed,
     decode_group,
     decode_key,
     encode_committed,
     encode_group,
     encode_key,
+    encode_places,
+    encode_set,
     route_of,
 )
-from eventlog.consume.membership.rows import encode_places, encode_set
-from eventlog.consume.membership.sessions import Via
-from eventlog.consume.membership.values import GroupState, checked_name
 from eventlog.errors import EventLogError, Fenced, GroupNotFound, NotPrimary, Overloaded, StaleMember, Stopping, VersionMismatch
 from eventlog.ids import FlakeClock
 from eventlog.limits import GROUPS_PER_NODE_MAX

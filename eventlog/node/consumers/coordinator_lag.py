@@ -9,14 +9,13 @@ from typing import Protocol
 import numpy as np
 
 from eventlog.batch.layout import read_head
-from eventlog.consume.membership.positions import Place
-from eventlog.consume.membership.rows import decode_places, encode_places
+from eventlog.consume.membership.record import Place, decode_places, encode_places
 from eventlog.consume.position import OFFSET_UNKNOWN
 from eventlog.consume.steps import StepIndex
 from eventlog.errors import EventLogError
 from eventlog.ids import ID_MAX, ID_STEP, FlakeClock, time_of
 from eventlog.limits import KIB
-from eventlog.node.aside import aside
+from eventlog.node.background import aside
 from eventlog.node.cluster.forward import Forwarding
 from eventlog.node.cluster.peers import Peers
 from eventlog.node.copying.replicate import Replicas

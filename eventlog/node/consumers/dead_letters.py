@@ -15,7 +15,7 @@ from eventlog.limits import HEADERS_BYTES_MAX
 from eventlog.node.consumers.work_reading import Row
 from eventlog.node.state.cache_changes import CacheChanges
 from eventlog.node.state.caches import Caches, CacheState
-from eventlog.node.writing.own_writes import OwnWrites
+from eventlog.node.writing.forward_write import OwnWrites
 
 log = logging.getLogger("eventlog.node")
 REASON_CHARACTERS_MAX = 1_000

@@ -24,11 +24,10 @@ from eventlog.limits import MIB
 from eventlog.node.cluster.forward import Forwarding, forwarded, translated
 from eventlog.node.state.cache_changes import CacheChanges
 from eventlog.node.state.caches import Caches, CacheState
-from eventlog.node.state.entries import EntryReader, Page, PageRows, visible
-from eventlog.node.state.forward_entries import read_rows
+from eventlog.node.state.entries import EntryReader, Page, PageRows, read_rows, visible
 from eventlog.node.state.freshness import Freshness
+from eventlog.node.writing.forward_write import OwnWrites
 from eventlog.node.writing.groups import WriteResult
-from eventlog.node.writing.own_writes import OwnWrites
 from eventlog.replication import Replication
 from eventlog.segment.keys import entry_key
 from eventlog.transport.stream import Reply

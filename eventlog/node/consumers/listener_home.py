@@ -14,9 +14,9 @@ from typing import Any, Protocol
 import numpy as np
 
 from eventlog.consume import token
-from eventlog.consume.listeners.progress import Progress
-from eventlog.consume.listeners.records import (
+from eventlog.consume.listeners import (
     ListenerRecord,
+    Progress,
     decode_record,
     encode_record,
     listener_of,

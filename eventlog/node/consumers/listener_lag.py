@@ -9,7 +9,7 @@ import numpy as np
 from eventlog.batch.layout import read_head
 from eventlog.consume.steps import StepIndex
 from eventlog.ids import ID_STEP, FlakeClock, time_of
-from eventlog.node.aside import aside
+from eventlog.node.background import aside
 from eventlog.node.cluster.primaries import Led, Primaries
 from eventlog.node.reading.tail import Tail
 from eventlog.node.state.caches import Caches, CacheState

@@ -16,14 +16,14 @@ import numpy as np
 
 from eventlog.batch.columns import columns_of_values
 from eventlog.batch.join import pack
+from eventlog.consume.answer import Limits
 from eventlog.consume.cursor import Cursor
-from eventlog.consume.cut import Limits
 from eventlog.consume.near import Digests, Interest, Ints
 from eventlog.errors import BadMessage, ClientClosed, ConnectionLost, EventLogError, InvalidArgument, Overloaded
 from eventlog.hashing import hash_keys
 from eventlog.ids import ID_MAX
 from eventlog.limits import ANSWER_BYTES_DEFAULT, CLOSE_UP_MS_MAX, NEAR_DIGESTS_MAX, NEAR_ENTRIES_MAX
-from eventlog.node.aside import aside
+from eventlog.node.background import aside
 from eventlog.node.cluster.primaries import Led, Primaries
 from eventlog.node.reading.answers import Reads
 from eventlog.node.reading.closing import Closing

@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol
 from eventlog.batch.layout import read_head
 from eventlog.errors import BadMessage
 from eventlog.ids import ID_MAX, ID_STEP
-from eventlog.node.aside import aside
+from eventlog.node.background import aside
 from eventlog.node.cluster.primaries import Led, Primaries
 from eventlog.node.consumers.listener_lag import offsets_after
 from eventlog.node.state.caches import Caches, CacheState

@@ -7,24 +7,20 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
-from eventlog.consume.membership.positions import Committed, Place
-from eventlog.consume.membership.record import Tag, encode_committed
-from eventlog.consume.membership.values import NOBODY, GroupState
-from eventlog.consume.work.leases import Leases
-from eventlog.consume.work.queue import SegmentQueue, Task, backoff_ms
-from eventlog.consume.work.record import decode_known, encode_known
+from eventlog.consume.membership.record import NOBODY, Committed, GroupState, Place, Tag, encode_committed
+from eventlog.consume.work import Leases, SegmentQueue, Task, backoff_ms, decode_known, encode_known
 from eventlog.errors import EventLogError, EventsTrimmed, InvalidArgument, NotPrimary, StaleMember, tellable
 from eventlog.ids import FlakeClock
 from eventlog.limits import ANSWER_BYTES_MAX, DELIVERIES_MAX_DEFAULT, WORK_BYTES_MAX, WORK_WINDOW_MAX
 from eventlog.node.consumers.dead_letters import DeadLetter, DeadLetters
 from eventlog.node.consumers.work_reading import READ_EVENTS_MAX, READ_WAIT_MS, Row, WorkReading
-from eventlog.node.consumers.work_requests import AGAIN, DONE, GIVEN_BACK, REJECTED, Buries, Changes, Settled, Wanted
 from eventlog.wire.eventlog_pb2 import Filter
 
+DONE, AGAIN, REJECTED, GIVEN_BACK = VERDICTS = range(4)
 T = TypeVar("T")
 log = logging.getLogger("eventlog.node")
 TAKE_MAX = 1_000
@@ -33,6 +29,45 @@ _READ_AGAIN_S = 0.2
 PASSED_S = 1.0
 BURY_AGAIN_MS = 10_000
 STILL_READS = 4  # one in so many is of segments that stand still
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settled:
+    """What became of an event that a member had. `after_ms` -1: as long as the back-off says."""
+
+    segment: int
+    id: int
+    verdict: int
+    after_ms: int = -1
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What a member asks for. `holding` is what it has: anything else that was handed to it has got lost on the way.
+
+    Of two requests of a member the one with the higher `sequence` was sent later; the other one gets nothing any more.
+    """
+
+    sequence: int
+    limit: int
+    holding: frozenset[int] = frozenset()
+    earliest: bool = False
+
+
+@dataclass(slots=True, kw_only=True)
+class Changes:
+    """What the requests of one turn change: segments to be kept, and events to be buried before, by id. These are not done before that."""
+
+    touched: set[int] = field(default_factory=set)
+    dead: dict[int, DeadLetter] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Buries:
+    """What a request comes to that is done once some events are among the dead letters."""
+
+    ids: tuple[int, ...]
 
 
 @dataclass(slots=True, kw_only=True, eq=False)

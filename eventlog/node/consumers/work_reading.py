@@ -10,7 +10,7 @@ import numpy as np
 from eventlog.batch.layout import RUN
 from eventlog.batch.views import Block, Strings, decode_block, decode_value
 from eventlog.consume import token
-from eventlog.consume.membership.positions import Place
+from eventlog.consume.membership.record import Place
 from eventlog.consume.position import Ints, Position, SegmentPositions
 from eventlog.errors import EventLogError
 from eventlog.ids import ID_STEP

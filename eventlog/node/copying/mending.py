@@ -23,9 +23,9 @@ from eventlog.consume.watermark import LowWatermark
 from eventlog.control.view import ClusterView
 from eventlog.errors import CorruptData, EventLogError, MetadataLost, NotPrimary, Stopping, Unavailable, UnsupportedFormat
 from eventlog.limits import ANSWER_BYTES_MAX, CLOSE_UP_MS_MAX
-from eventlog.node.aside import aside
+from eventlog.node.background import aside
 from eventlog.node.cluster.forward import Forwarding
-from eventlog.node.cluster.lease import Lease
+from eventlog.node.cluster.metadata import Lease
 from eventlog.node.cluster.peers import Peers
 from eventlog.node.reading.fetch import pairs_of
 from eventlog.node.reading.history import checked
@@ -55,7 +55,6 @@ class MendingGround(Protocol):
     store: Store
     caches: Caches
     low: LowWatermark
-    segments: int
     storage: StorageThread
     peers: Peers
     is_stopping: bool
@@ -129,7 +128,7 @@ class Mending:
         node = self._node
         if not node.view.nodes[node.number].record.unreadable:
             log.error("store_unreadable why=%s", node.store.unreadable)
-        if not any(map(self._is_elsewhere, range(node.segments))):
+        if not any(map(self._is_elsewhere, range(node.store.segments))):
             return  # nobody can be asked
         node.read_elsewhere()
         try:

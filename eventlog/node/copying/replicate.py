@@ -2,12 +2,16 @@
 
 What arrives goes through `replicate_in.py`, what primaries take over and give up through `takeover.py`, the state through
 `following.py`. The duties that `eventlog/replication/__init__.py` lists are kept here and there.
+
+Copies of moving segments are read as fast as an operator allowed (`CopyThrottle`), shared among the nodes that are read from. Only moves
+are slowed down: a replica that fell behind, or one that takes the place of a lost copy, gets what it lacks at full speed.
 """
 
 import asyncio
 import logging
+import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, Protocol
@@ -18,20 +22,19 @@ import numpy.typing as npt
 from eventlog.consume.watermark import Promises
 from eventlog.control.cluster import ClusterRecords
 from eventlog.control.proposals import InSyncChange, Outcome, Proposals
+from eventlog.control.records import RebalanceRecord, SegmentRecord, Versioned
 from eventlog.control.records import Replica as ReplicaRecord
-from eventlog.control.records import SegmentRecord, Versioned
 from eventlog.control.view import ClusterView
 from eventlog.errors import BadMessage, ConnectionLost, CorruptData, EventLogError, Overloaded, TooLarge
 from eventlog.ids import ID_MAX, FlakeClock, id_before, time_of
 from eventlog.limits import CLOCK_AHEAD_MS_MAX, MIB
+from eventlog.node.background import due
 from eventlog.node.cluster.metadata import Metadata, ViewChange
 from eventlog.node.cluster.peers import Peers
 from eventlog.node.copying import mending
 from eventlog.node.copying.mending import Mending
 from eventlog.node.copying.replicate_body import NOTHING, Arrived, Carried, GroupValues, values_from
 from eventlog.node.copying.shortage import Shortage, Waiting
-from eventlog.node.copying.throttle import CopyThrottle
-from eventlog.node.repeated import due
 from eventlog.node.state.following import Followed
 from eventlog.replication import Commands, LostRange, Message, Replica, Replication, Term
 from eventlog.replication import commands as asked
@@ -48,6 +51,7 @@ _TICK_RESTING_MS = 100  # while time alone changes nothing
 _AGAIN_MS = 200
 _RECENT_BYTES = 8 * MIB
 _FLIGHT_BYTES = 800  # what one costs beside its values; a read of the log looks at all that are kept
+_STEP_S = 0.5  # then the limit is looked at again: it may be another by then
 
 
 class CommandPart(Protocol):
@@ -462,3 +466,65 @@ def _diverged(command: asked.Diverged) -> None:
     log.error(
         "replica_diverged segment=%d node=%d end=%d watermark=%d", command.segment, command.replica.node, command.end, command.watermark
     )
+
+
+class CopyThrottle:
+    """Paces, and counts, what this node reads for others. `seconds` is a monotonic clock.
+
+    `sent` has how many bytes of each moving segment went out from here.
+    """
+
+    def __init__(
+        self,
+        view: Callable[[], ClusterView],
+        *,
+        seconds: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._view = view
+        self._seconds = seconds
+        self._sleep = sleep
+        self._of = ""  # the rebalancing whose limit was looked at last
+        self._due = 0.0  # everything that it let through so far is paid for by then
+        self.sent: dict[int, int] = {}
+
+    async def take(self, segment: int, nbytes: int, *, to: int) -> None:
+        """Return when `nbytes` of a copy of `segment` may be sent to the node `to`; at once where nothing limits it."""
+        if not self._is_move(segment, to):
+            return
+        await self._wait(segment, nbytes, to)
+        segments = self._view().segments
+        self.sent = {number: count for number, count in self.sent.items() if number in segments and segments[number].record.target}
+        if self._is_move(segment, to):
+            self.sent[segment] = self.sent.get(segment, 0) + nbytes
+
+    async def _wait(self, segment: int, nbytes: int, to: int) -> None:
+        limited = self._limited()
+        if limited is None:
+            return
+        if limited.nonce != self._of:
+            self._of, self._due = limited.nonce, 0.0
+        self._due = max(self._due, self._seconds()) + nbytes / self._share(limited)
+        due = self._due
+        while (left := due - self._seconds()) > 0:
+            await self._sleep(min(left, _STEP_S))
+            if self._limited() != limited or not self._is_move(segment, to):
+                return
+
+    def _is_move(self, segment: int, to: int) -> bool:
+        """Return whether a node gets a copy because the segment moves: those that it is to have anyway come first among the owners."""
+        view = self._view()
+        found = view.segments.get(segment)
+        if found is None or not found.record.target or to not in found.record.owners[view.replicas :]:
+            return False
+        return all(replica.node != to for replica in found.record.in_sync)
+
+    def _limited(self) -> RebalanceRecord | None:
+        """Return the rebalancing that runs under a limit."""
+        found = self._view().rebalance
+        return found.record if found is not None and found.record.state == "running" and found.record.throttle_bytes else None
+
+    def _share(self, limited: RebalanceRecord) -> float:
+        """Return how many bytes a second this node may send while something moves."""
+        sources = {moving.record.primary for moving in self._view().segments.values() if moving.record.target}
+        return limited.throttle_bytes / len(sources)

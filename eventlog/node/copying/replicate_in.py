@@ -1,4 +1,7 @@
-"""What other primaries send: checked, compared by the core, written by the storage thread, acknowledged when it is on disk."""
+"""What other primaries send: checked, compared by the core, written by the storage thread, acknowledged when it is on disk.
+
+What happens to many segments in one moment is logged as one line (`Tally`).
+"""
 
 import asyncio
 import logging
@@ -16,7 +19,6 @@ from eventlog.node.cluster.forward import Forwarding
 from eventlog.node.cluster.peers import Peers, peer_of
 from eventlog.node.copying.replicate import Replicas
 from eventlog.node.copying.replicate_body import Arrived, read_arrived, read_pieces
-from eventlog.node.copying.tally import Tally
 from eventlog.node.disk import DiskWatch
 from eventlog.node.reading.answers import Reads
 from eventlog.node.reading.closing import Closing
@@ -38,6 +40,7 @@ _FOLLOW_BYTES = 256 << 10  # more is worth a step of its own
 
 
 Given = Arrived | list[tuple[int, bytes]]
+_TALLY_MS = 250
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -329,3 +332,25 @@ def _missing_ends(write: asked.Write, arrived: Arrived) -> list[Pair]:
     np.maximum.at(lasts, arrived.segments, arrived.lasts)
     missing = (lasts[write.segments] < write.lasts).nonzero()[0].tolist()
     return [encode_end(int(write.segments[row]), int(write.lasts[row]), int(write.end_epochs[row])) for row in missing]
+
+
+class Tally:
+    """Counts that are logged once for all of a moment: of 256 segments each may begin, or end, by itself.
+
+    `of` says of how many, as of when the line is written.
+    """
+
+    def __init__(self, of: Callable[[], int]) -> None:
+        self._of = of
+        self._counts: dict[str, int] = {}
+
+    def add(self, event: str, segments: int) -> None:
+        """Count segments to which `event` happened."""
+        if not self._counts:
+            asyncio.get_running_loop().call_later(_TALLY_MS / 1000, self._log)
+        self._counts[event] = self._counts.get(event, 0) + segments
+
+    def _log(self) -> None:
+        counts, self._counts = self._counts, {}
+        for event, segments in counts.items():
+            log.info("%s segments=%d of=%d", event, segments, self._of())

@@ -15,7 +15,7 @@ from eventlog.batch.entries import decode_entry
 from eventlog.batch.views import decode_value
 from eventlog.checksum import crc32c
 from eventlog.errors import CorruptData, Unavailable
-from eventlog.node.aside import aside
+from eventlog.node.background import aside
 from eventlog.node.state.caches import Caches
 from eventlog.node.state.pins import Pin
 from eventlog.node.state.state_reads import StateReads

@@ -21,13 +21,12 @@ from eventlog.control.cluster import ClusterRecords
 from eventlog.errors import ClockAhead, CorruptData, EventLogError, MetadataLost, MetadataUnavailable
 from eventlog.ids import ID_STEP, FlakeClock
 from eventlog.limits import KEY_INDEX_BYTES_MAX
-from eventlog.node.aside import aside
-from eventlog.node.cluster.lease import Lease
+from eventlog.node.background import aside
+from eventlog.node.cluster.metadata import Lease
 from eventlog.node.copying.mending import Mending
 from eventlog.node.copying.replicate import Replicas
 from eventlog.node.copying.replicate_body import Carried, values_from
-from eventlog.node.copying.replicate_in import Incoming
-from eventlog.node.copying.tally import Tally
+from eventlog.node.copying.replicate_in import Incoming, Tally
 from eventlog.node.reading.answers import Reads
 from eventlog.node.state.caches import Caches, CacheState
 from eventlog.node.state.checkpoint import Checkpoints

@@ -1,4 +1,4 @@
-"""Requests of operators: caches, status, segments, retention, checks."""
+"""Requests about the node: greetings, where requests go, caches, status, checks."""
 
 import secrets
 from typing import Protocol
@@ -30,7 +30,6 @@ class AdminHandlersGround(Protocol):
     number: int
     clock: FlakeClock
     caches: Caches
-    segments: int
     leaders: Leaders
     availability: Availability
     health: Health
@@ -43,7 +42,7 @@ def hello(node: AdminHandlersGround, exchange: Exchange) -> None:
     request = exchange.message.hello
     message = Message()
     answer = message.hello_answer
-    answer.cluster, answer.node, answer.segments = node.cluster, node.name, node.segments
+    answer.cluster, answer.node, answer.segments = node.cluster, node.name, node.leaders.topology.segments
     answer.topology_epoch, answer.number = node.leaders.topology.epoch, node.number
     answer.frame_bytes_max = FRAME_BYTES_MAX
     answer.now_id = node.clock.last
@@ -142,4 +141,15 @@ async def check_data(node: AdminHandlersGround, exchange: Exchange) -> None:
     caches = [node.caches.named(name)] if name else list(node.caches)
     message = Message()
     message.check_data_answer.CopyFrom(await node.data_check.run(caches))
+    exchange.answer(message)
+
+
+def get_topology(node: AdminHandlersGround, exchange: Exchange) -> None:
+    """Answer with the primaries of all segments and the addresses of all members."""
+    topology, message = node.leaders.topology, Message()
+    answer = message.topology_answer
+    answer.epoch, answer.number = topology.epoch, node.number
+    answer.primaries.extend(topology.primaries)
+    for number, address in sorted(topology.addresses.items()):
+        answer.nodes.add(number=number, address=address)
     exchange.answer(message)

@@ -10,7 +10,6 @@ from eventlog.control.cluster import KEY_BYTES, ClusterRecords
 from eventlog.control.controller import Situation
 from eventlog.control.operators import RebalanceStart
 from eventlog.control.records import CommitPlan
-from eventlog.control.view import ClusterView
 from eventlog.errors import BadMessage
 from eventlog.ids import FlakeClock
 from eventlog.node.answering import check_ids
@@ -24,6 +23,8 @@ from eventlog.node.copying.digests import Digests
 from eventlog.transport.connection import Exchange
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message
+
+Change = Callable[[Situation, str], CommitPlan | None]
 
 
 class ClusterAdminHandlersGround(Protocol):
@@ -39,9 +40,6 @@ class ClusterAdminHandlersGround(Protocol):
     health: Health
     forcing: Forcing
     digests: Digests
-
-    @property
-    def view(self) -> ClusterView: ...
 
 
 def list_nodes(node: ClusterAdminHandlersGround, exchange: Exchange) -> None:
@@ -96,9 +94,6 @@ async def _seen(node: ClusterAdminHandlersGround) -> None:
     revision = node.records.remember().revision
     await node.metadata.reached(revision)
     await node.metadata.spread(revision)
-
-
-Change = Callable[[Situation, str], CommitPlan | None]
 
 
 async def _change(node: ClusterAdminHandlersGround, asked: pb.ChangeCluster) -> Change:
@@ -179,7 +174,7 @@ async def compare_copies(node: ClusterAdminHandlersGround, exchange: Exchange) -
     reached = {node.number, *node.peers.incarnations}
     wanted = []
     for segment in dict.fromkeys(exchange.message.compare_copies.segments):
-        found = node.view.segments.get(segment)
+        found = node.metadata.view.segments.get(segment)
         if found is not None:
             wanted.append((segment, [replica.node for replica in found.record.in_sync if replica.node in reached]))
     message = Message()

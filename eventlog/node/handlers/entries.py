@@ -16,8 +16,7 @@ from eventlog.limits import ANSWER_BYTES_DEFAULT
 from eventlog.node.cluster.forward import Forwarding
 from eventlog.node.cluster.primaries import Led, Primaries, time_to_ask
 from eventlog.node.state.caches import Caches, CacheState
-from eventlog.node.state.entries import EntryReader, Page, PageRows, visible
-from eventlog.node.state.forward_entries import EntriesElsewhere
+from eventlog.node.state.entries import EntriesElsewhere, EntryReader, Page, PageRows, visible
 from eventlog.node.state.freshness import Freshness
 from eventlog.replication import Replication
 from eventlog.segment.keys import entry_key

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol
 
-from eventlog.consume.last_events import LastEvents
+from eventlog.consume.steps import LastEvents
 from eventlog.errors import BadMessage, EventLogError, InvalidArgument, NoEvents, NotPrimary
 from eventlog.limits import CLOSE_UP_MS_MAX
 from eventlog.node.answering import see_through

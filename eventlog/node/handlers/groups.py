@@ -1,23 +1,44 @@
-"""Requests about consumer groups. Whichever node they reach, the group's coordinator answers them."""
+"""Requests about consumer groups, of their members and of operators. Whichever node they reach, the group's coordinator answers them."""
 
+import asyncio
 from dataclasses import replace
-from functools import partial
-from typing import Protocol, get_args
+from functools import cache, partial
+from typing import Annotated, Protocol, get_args
 
+import msgspec
+import numpy as np
+
+from eventlog.batch.build import Columns, build_blocks
 from eventlog.consume.membership.coordinator import Beat
-from eventlog.consume.membership.positions import Commit
-from eventlog.consume.membership.rows import decode_places, decode_set
-from eventlog.consume.membership.values import AssignorName, GroupState, Member, Mode, checked_name, checked_timeout, new_group
+from eventlog.consume.membership.record import (
+    AssignorName,
+    Commit,
+    GroupState,
+    Member,
+    Mode,
+    Place,
+    checked_name,
+    checked_timeout,
+    decode_places,
+    decode_set,
+    new_group,
+)
+from eventlog.consume.work import TASK_ROW, Task
 from eventlog.control.caches import check_name
-from eventlog.errors import InvalidArgument, NoEvents, TooLarge
-from eventlog.ids import ID_MAX
-from eventlog.limits import DELIVERIES_MAX_DEFAULT, GROUP_METADATA_BYTES_MAX, SESSION_TIMEOUT_MS_DEFAULT
+from eventlog.errors import BadMessage, GroupNotFound, InvalidArgument, NoEvents, TooLarge
+from eventlog.ids import ID_MAX, id_before
+from eventlog.limits import DELIVERIES_MAX_DEFAULT, GROUP_METADATA_BYTES_MAX, SESSION_TIMEOUT_MS_DEFAULT, TASK_DELAY_MS_MAX, WORK_WINDOW_MAX
+from eventlog.node.cluster.primaries import time_to_ask
+from eventlog.node.consumers import coordinator_admin as admin
 from eventlog.node.consumers import coordinator_via
-from eventlog.node.consumers.coordinator import Coordinators, via_of
+from eventlog.node.consumers.coordinator import Coordinators, Running, via_of
+from eventlog.node.consumers.coordinator_admin import GroupAdmin
 from eventlog.node.consumers.coordinator_lag import GroupLag
 from eventlog.node.consumers.coordinator_via import MemberConnections
 from eventlog.node.consumers.dead_letters import name_of
 from eventlog.node.consumers.shifting import Shifting
+from eventlog.node.consumers.work import GIVEN_BACK, VERDICTS, Settled, Wanted, Work
+from eventlog.node.consumers.work_reading import Row
 from eventlog.node.reading.answers import Reads
 from eventlog.node.reading.filters import spec_of
 from eventlog.node.state.caches import Caches, CacheState
@@ -28,6 +49,7 @@ from eventlog.wire.eventlog_pb2 import Done, Message
 
 _DONE = Message(done=Done())
 TEXT_BYTES_MAX = 200
+TAKE_WAIT_MS_MAX = 5_000
 
 
 class GroupsHandlersGround(Protocol):
@@ -39,6 +61,7 @@ class GroupsHandlersGround(Protocol):
     reads: Reads
     coordinators: Coordinators
     group_lag: GroupLag
+    group_admin: GroupAdmin
     member_connections: MemberConnections
 
 
@@ -179,3 +202,172 @@ async def group_lag(node: GroupsHandlersGround, exchange: Exchange) -> None:
 async def shift_places(node: GroupsHandlersGround, exchange: Exchange) -> None:
     """Move places by events, for another node's coordinator, where their segments are led here."""
     await node.shifting.answer(exchange)
+
+
+async def take_tasks(node: GroupsHandlersGround, exchange: Exchange) -> None:
+    """Hand out events that nobody else works on."""
+    request = exchange.message.take_tasks
+    if node.coordinators.is_elsewhere(exchange, request.group):
+        return
+    if len(exchange.body) != 8 * request.holding or request.holding > _handed_out_max(node.segments):
+        raise BadMessage(why=f"{request.holding} ids in {len(exchange.body)} bytes")
+    holding = frozenset(np.frombuffer(exchange.body, "<i8").tolist())
+    work = await _work(node, request.group, request.cache_id)
+    wait_ms = min(request.wait_ms, TAKE_WAIT_MS_MAX)
+    wanted = Wanted(sequence=request.sequence, limit=max(1, request.max_events), holding=holding, earliest=request.earliest)
+    found = await work.take(request.member, wanted, wait_ms=wait_ms)
+    message = Message(take_tasks_answer=pb.TakeTasksAnswer(tasks=len(found)))
+    if not found:
+        exchange.answer(message)
+        return
+    try:
+        exchange.answer(message, _table(found), _block([row for _, row in found]))
+    except TooLarge:  # nobody has seen them
+        await work.settle(request.member, [Settled(segment=row.segment, id=task.id, verdict=GIVEN_BACK) for task, row in found])
+        raise
+
+
+def _handed_out_max(segments: int) -> int:
+    """Return how many events of a group its members can have: whoever speaks of more is not listened to, as that takes the node's time."""
+    return segments * WORK_WINDOW_MAX
+
+
+async def _work(node: GroupsHandlersGround, group: str, cache_id: int) -> Work:
+    running = await node.coordinators.find(group, cache_id)
+    if running.work is None:
+        raise InvalidArgument(why=f"group {group!r} has mode {running.state.mode}: its members read segments")
+    return running.work
+
+
+def _table(found: list[tuple[Task, Row]]) -> bytes:
+    rows = [(task.id, row.place.next_offset - 1, row.segment, min(task.deliveries, 0xFFFF), row.place.epoch, 0) for task, row in found]
+    return np.array(rows, TASK_ROW).tobytes()
+
+
+def _block(rows: list[Row]) -> bytes:
+    columns = Columns(
+        kinds=np.array([row.kind for row in rows], np.uint8),
+        keys=[row.key for row in rows],
+        values=[row.value for row in rows],
+        before=[row.before or b"" for row in rows] if any(row.before is not None for row in rows) else None,
+        headers=[row.headers or b"" for row in rows] if any(row.headers for row in rows) else None,
+    )
+    block, _ = build_blocks(columns, np.array([len(rows)]))
+    return block
+
+
+async def settle_tasks(node: GroupsHandlersGround, exchange: Exchange) -> None:
+    """Keep what became of events."""
+    request = exchange.message.settle_tasks
+    if node.coordinators.is_elsewhere(exchange, request.group):
+        return
+    rows = _settled(exchange.body, request.tasks, at_most=_handed_out_max(node.segments))
+    work = await _work(node, request.group, request.cache_id)
+    await work.settle(request.member, rows)
+    exchange.answer(Message(done=Done()))
+
+
+@cache
+def _decoder(rows_max: int) -> "msgspec.msgpack.Decoder[list[tuple[int, int, int, int, str]]]":
+    return msgspec.msgpack.Decoder(Annotated[list[tuple[int, int, int, int, str]], msgspec.Meta(max_length=rows_max)])
+
+
+def _settled(body: memoryview, count: int, *, at_most: int) -> list[Settled]:
+    try:
+        rows = _decoder(at_most).decode(body)
+    except msgspec.MsgspecError as error:
+        raise BadMessage(why=f"settled tasks: {error}") from error
+    if len(rows) != count:
+        raise BadMessage(why=f"{len(rows)} settled tasks instead of {count}")
+    return [_checked(Settled(segment=row[0], id=row[1], verdict=row[2], after_ms=row[3], reason=row[4])) for row in rows]
+
+
+def _checked(row: Settled) -> Settled:
+    """Refuse numbers that could not be kept; what they say about the group's events is looked at later."""
+    if row.verdict not in VERDICTS:
+        raise InvalidArgument(why=f"verdict {row.verdict} is not known")
+    if not 0 <= row.id <= ID_MAX or not -1 <= row.after_ms <= TASK_DELAY_MS_MAX:
+        raise InvalidArgument(why=f"id {row.id} is not in [0, {ID_MAX}], or {row.after_ms} ms not in [-1, {TASK_DELAY_MS_MAX}]")
+    return row
+
+
+async def list_groups(node: GroupsHandlersGround, exchange: Exchange) -> None:
+    """Name all groups."""
+    rows = await node.group_admin.list_groups()
+    exchange.answer(Message(list_groups_answer=pb.ListGroupsAnswer(groups=len(rows))), admin.packed(rows))
+
+
+async def describe_group(node: GroupsHandlersGround, exchange: Exchange) -> None:
+    """Say who is in a group, and how far it is in each segment of each of its caches."""
+    request = exchange.message.describe_group
+    if node.coordinators.is_elsewhere(exchange, request.group):
+        return
+    found = await node.coordinators.find_all(request.group)
+    for running in found:
+        await running.tick()
+    rows = [await node.group_admin.describe(running, lag=request.lag) for running in found]
+    exchange.answer(Message(describe_group_answer=pb.DescribeGroupAnswer(caches=len(rows))), admin.packed(rows))
+
+
+async def _chosen(node: GroupsHandlersGround, group: str, cache_id: int) -> list[Running]:
+    found = [running for running in await node.coordinators.find_all(group) if cache_id in (0, running.id[1])]
+    if not found:
+        raise GroupNotFound(group=group)
+    return found
+
+
+async def reset_group(node: GroupsHandlersGround, exchange: Exchange) -> None:
+    """Have a group go on elsewhere, or say what that would change."""
+    request = exchange.message.reset_group
+    if node.coordinators.is_elsewhere(exchange, request.group):
+        return
+    chosen = await _chosen(node, request.group, request.cache_id)
+    segments = sorted(set(request.segments)) or list(range(node.segments))
+    if segments[-1] >= node.segments:
+        raise InvalidArgument(why=f"segment {segments[-1]} of {node.segments}")
+    end = await _end(node)
+    rows = []
+    for running in chosen:
+        await admin.check_empty(running)
+    for running in chosen:
+        ids = {segment: running.place(segment).id for segment in segments}
+        if request.WhichOneof("to") == "shift_by":
+            cache = node.caches.find(running.id[1])
+            shifts = await node.shifting.shifted(cache, ids, request.shift_by, upto=end, timeout_ms=time_to_ask(exchange))
+            places = {segment: Place(id=shift.id) for segment, shift in shifts.items()}
+            more = {segment: {"events": shift.events} for segment, shift in shifts.items()}
+        else:
+            places, more = dict.fromkeys(segments, Place(id=_target(request, end))), {}
+        moved = await admin.reset(running, places, dry_run=request.dry_run)
+        rows += [{"cache": node.group_admin.cache_name(running.id[1]), **row, **more.get(row["segment"], {})} for row in moved]
+    exchange.answer(Message(reset_group_answer=pb.ResetGroupAnswer(places=len(rows))), admin.packed(rows))
+
+
+def _target(request: "pb.ResetGroup", end: int) -> int:
+    to = request.WhichOneof("to")
+    if to is None:
+        raise InvalidArgument(why="say where the group is to go on: earliest, latest, an id, a time, or by how many events")
+    if to == "earliest":
+        return 0
+    wanted = {"latest": ID_MAX, "id": request.id}.get(to)
+    return min(id_before(request.time_ms) if wanted is None else wanted, end)  # what is yet to come is not passed over
+
+
+async def _end(node: GroupsHandlersGround) -> int:
+    """Return the id up to which everything is there."""
+    end: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+    node.reads.end(lambda id_: None if end.done() else end.set_result(id_))
+    return await end
+
+
+async def delete_group(node: GroupsHandlersGround, exchange: Exchange) -> None:
+    """Remove a group."""
+    request = exchange.message.delete_group
+    if node.coordinators.is_elsewhere(exchange, request.group):
+        return
+    chosen = await _chosen(node, request.group, request.cache_id)
+    for running in chosen:
+        await admin.check_empty(running)
+    for running in chosen:
+        await node.group_admin.delete(running)
+    exchange.answer(Message(done=Done()))

@@ -1,4 +1,4 @@
-"""Requests about listeners: registered, shown, altered and removed at their homes; used and waited for anywhere."""
+"""Requests about listeners and the filters they name: registered, shown, altered, removed at their homes; used and waited for anywhere."""
 
 import asyncio
 import secrets
@@ -7,7 +7,7 @@ from typing import Protocol
 
 import msgspec
 
-from eventlog.consume.listeners.records import FilterFrom, ListenerRecord, altered, checked_listener, listener_name
+from eventlog.consume.listeners import FilterFrom, ListenerRecord, altered, checked_listener, listener_name
 from eventlog.errors import EventLogError, InvalidArgument, ListenerNotFound, NoEvents, NotPrimary, OperationRefused, Unavailable
 from eventlog.ids import ID_MAX
 from eventlog.limits import (
@@ -21,8 +21,7 @@ from eventlog.node.cluster.peers import Peers
 from eventlog.node.cluster.primaries import Led, Primaries, time_to_ask
 from eventlog.node.consumers.inner import Inner
 from eventlog.node.consumers.listener_lag import ListenerLag
-from eventlog.node.consumers.listener_words import described, spec_in
-from eventlog.node.consumers.listeners import Listeners
+from eventlog.node.consumers.listeners import Listeners, described, spec_in
 from eventlog.node.reading.answers import Reads, when_seen
 from eventlog.node.reading.installed import InstalledFilters
 from eventlog.node.state.caches import Caches, CacheState
@@ -298,3 +297,12 @@ def _done() -> Message:
     message = Message()
     message.done.SetInParent()
     return message
+
+
+async def list_filters(node: ListenersHandlersGround, exchange: Exchange) -> None:
+    """Answer with what is installed here, or at every member that is reached."""
+    found = await (node.installed_filters.here() if exchange.message.list_filters.local else node.installed_filters.everywhere())
+    message = Message()
+    message.list_filters_answer.SetInParent()
+    message.list_filters_answer.filters.extend(found)
+    exchange.answer(message)

@@ -12,10 +12,8 @@ from functools import partial
 import numpy as np
 import numpy.typing as npt
 
-from eventlog.consume.cursor import Cursor
-from eventlog.consume.cut import Limits
-from eventlog.consume.groups import CommittedGroup
-from eventlog.consume.lost import Lost, diverged
+from eventlog.consume.answer import CommittedGroup, Limits
+from eventlog.consume.cursor import Cursor, Lost, diverged
 from eventlog.errors import CorruptData, EventLogError, EventsTrimmed, Stopping, Unavailable, tellable
 from eventlog.ids import ID_MAX, TIME_SHIFT
 from eventlog.limits import (
@@ -53,11 +51,9 @@ class Reads:
     def __init__(self, context: ReadContext, *, history_bytes_max: int = HISTORY_CACHE_BYTES_MAX, files: ColumnFiles | None = None) -> None:
         self._context = context
         self._thread = ReaderThread()
-        self.crowds = Crowds(begin=self.begin, take=self.pull, cancel=self.cancel, has_news=self._has_news)
+        self.crowds = Crowds(self)
         self.kept = FirstKept(context.segments, take=self.pull, fail=self.fail)
-        self._rounds = Rounds(
-            self._look_in_round, begin=self._begin_round, renew=self._renew_round, answers=self._answers, due=lambda: self.crowds.due
-        )
+        self._rounds = Rounds(self._look_in_round, begin=self._begin_round, renew=self._renew_round, answers=self)
         self._deadlines = Deadlines(self._expire)
         self._reach = Reach(context)
         self._round_limit = ID_MAX  # how far readers might see when the last round began
@@ -119,8 +115,10 @@ class Reads:
         """Return how many answers were given since start."""
         return self._ended + self.crowds.given
 
-    def _answers(self) -> int:
-        return self.given + self.crowds.due
+    @property
+    def due(self) -> int:
+        """Return how many answers are made and still to be given."""
+        return self.crowds.due
 
     # ------------------------------------------------------------ what the node tells
 
@@ -363,7 +361,7 @@ class Reads:
         if not self._context.closing.is_alone:
             self._context.closing.follow(on=True)
 
-    def _has_news(self, pull: Pull) -> bool:
+    def has_news(self, pull: Pull) -> bool:
         """Return whether readers may see more by now than a pull has had."""
         lowest = pull.cursor.lowest
         return self._last_id(pull) > lowest and self._reach.refresh() > lowest

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
-from eventlog.consume.promise_rows import decode_promises, encode_promises
-from eventlog.consume.watermark import LowWatermark, Promise, Promises
+from eventlog.consume.watermark import LowWatermark, Promise, Promises, decode_promises, encode_promises
 from eventlog.errors import ConnectionLost, EventLogError, Overloaded
 from eventlog.ids import FlakeClock
 from eventlog.limits import CLOSE_UP_MS_MAX

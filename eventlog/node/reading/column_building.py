@@ -15,9 +15,8 @@ import numpy as np
 
 from eventlog.batch.column_file import encode_columns
 from eventlog.batch.columns import columns_of_values
-from eventlog.consume.cursor import Cursor
-from eventlog.consume.cut import Limits
-from eventlog.consume.trimmed import earliest_id
+from eventlog.consume.answer import Limits
+from eventlog.consume.cursor import Cursor, earliest_id
 from eventlog.errors import EventLogError
 from eventlog.limits import COLUMN_FILE_ASKED_S, COLUMN_FILE_LOG_BYTES
 from eventlog.node.reading.column_files import ColumnFiles, Span

@@ -19,9 +19,8 @@ import numpy.typing as npt
 
 from eventlog.batch.column_file import ColumnFile, Contents
 from eventlog.batch.join import Bytes
-from eventlog.consume.answer import Answer
+from eventlog.consume.answer import Answer, Limits
 from eventlog.consume.cursor import Cursor
-from eventlog.consume.cut import Limits
 from eventlog.consume.filtered import filter_file, one_of
 from eventlog.errors import CorruptData, Unavailable
 from eventlog.limits import COLUMN_FILES_BYTES_DEFAULT

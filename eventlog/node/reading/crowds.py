@@ -6,9 +6,10 @@ new and one encoded answer; what is left for each is to be noted when it asks, a
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
+from typing import Protocol
 
 from eventlog.errors import EventLogError
 from eventlog.node.reading.pulls import Delivered, Pull, nobody
@@ -43,24 +44,31 @@ class _Due:
     given: int = 0
 
 
+class CrowdsGround(Protocol):
+    """What answers pulls."""
+
+    def begin(self, poll: Poll) -> Pull:
+        """Return the pull of a poll."""
+        ...
+
+    def pull(self, pull: Pull) -> None:
+        """Have a pull answered."""
+        ...
+
+    def cancel(self, pull: Pull) -> None:
+        """Forget a pull."""
+        ...
+
+    def has_news(self, pull: Pull) -> bool:
+        """Return whether there is more than a pull has had."""
+        ...
+
+
 class Crowds:
-    """Who waits with others. `begin` makes the pull of a poll, `take` has one answered, `cancel` forgets it.
+    """Who waits with others."""
 
-    `has_news` says whether there is more than a pull has had.
-    """
-
-    def __init__(
-        self,
-        *,
-        begin: Callable[[Poll], Pull],
-        take: Callable[[Pull], None],
-        cancel: Callable[[Pull], None],
-        has_news: Callable[[Pull], bool],
-    ) -> None:
-        self._begin = begin
-        self._take = take
-        self._cancel = cancel
-        self._has_news = has_news
+    def __init__(self, reads: CrowdsGround) -> None:
+        self._reads = reads
         self._open: dict[bytes, _Crowd] = {}
         self._due: deque[_Due] = deque()
         self._is_turn_due = False
@@ -100,7 +108,7 @@ class Crowds:
         pull.wait_ms = (pull.wait_ms or 0) + JOIN_MS
         pull.done = partial(self._done, crowd)
         self._open[key] = crowd
-        self._take(pull)
+        self._reads.pull(pull)
 
     def _wait(self, count: int) -> None:
         self.waiting += count
@@ -112,7 +120,7 @@ class Crowds:
             self.waiting -= 1
         else:
             self._close(crowd)
-            self._cancel(crowd.pull)
+            self._reads.cancel(crowd.pull)
 
     def _close(self, crowd: _Crowd) -> None:
         if self._open.get(crowd.key) is crowd:
@@ -149,7 +157,7 @@ class Crowds:
         left = SLICE_ANSWERS
         while self._due and left > 0:
             due = self._due[0]
-            if due.given >= RENEW_ANSWERS and self._has_news(due.pull):
+            if due.given >= RENEW_ANSWERS and self._reads.has_news(due.pull):
                 self._due.popleft()
                 self._renew(due)
                 continue
@@ -170,7 +178,7 @@ class Crowds:
         if not members:
             return
         try:
-            pull = self._begin(Poll.FromString(due.key))
+            pull = self._reads.begin(Poll.FromString(due.key))
         except EventLogError as error:
             for exchange in members:
                 refuse(exchange, error)

@@ -15,10 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from eventlog.batch.layout import read_head
-from eventlog.consume.answer import Answer, build_answer
+from eventlog.consume.answer import NO_LIMIT, Answer, Limits, build_answer
 from eventlog.consume.cursor import Cursor, SegmentEnds
-from eventlog.consume.cut import NO_LIMIT, Limits
-from eventlog.consume.gathered import Gathered, merge_gathered, read_matched
+from eventlog.consume.filtered import Gathered, merge_gathered, read_matched
 from eventlog.consume.position import OFFSET_UNKNOWN, SegmentPositions
 from eventlog.consume.watermark import LowWatermark
 from eventlog.errors import BadMessage, EventLogError, NotPrimary

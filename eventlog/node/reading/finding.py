@@ -13,9 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from eventlog.batch import arrow_pieces  # noqa: F401 -- loaded while the node starts
-from eventlog.consume.answer import Answer, StoredValues, build_answer, values_of
+from eventlog.consume.answer import NO_LIMIT, Answer, StoredValues, build_answer, values_of
 from eventlog.consume.cursor import Cursor
-from eventlog.consume.cut import NO_LIMIT
 from eventlog.consume.filtered import filter_answer
 from eventlog.consume.steps import StepIndex
 from eventlog.errors import Stopping, Unavailable

@@ -20,9 +20,8 @@ from eventlog.batch.join import Packed, pack
 from eventlog.batch.layout import FORMAT, HAS_PRODUCERS, VALUE_HEAD, VALUE_HEAD_BYTES, place_seed, read_head
 from eventlog.batch.marks import COLUMNS_KNOWN
 from eventlog.checksum import crc32c
-from eventlog.consume.answer import Answer, StoredValues, build_answer, sizes_of
+from eventlog.consume.answer import Answer, Limits, StoredValues, build_answer, sizes_of
 from eventlog.consume.cursor import Cursor
-from eventlog.consume.cut import Limits
 from eventlog.consume.filtered import filter_answer
 from eventlog.consume.position import OFFSET_UNKNOWN, SegmentPositions
 from eventlog.errors import CorruptData, Unavailable, UnsupportedFormat

@@ -7,7 +7,7 @@ import msgspec
 
 from eventlog.errors import EventLogError, FilterNotFound
 from eventlog.limits import CLOSE_UP_MS_MAX
-from eventlog.node.aside import aside
+from eventlog.node.background import aside
 from eventlog.node.cluster.controller import ControllerLoop
 from eventlog.node.cluster.peers import Peers
 from eventlog.wire.eventlog_pb2 import FilterDescription, ListFilters, Message

@@ -10,9 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from eventlog.consume import token
-from eventlog.consume.answer import Part
+from eventlog.consume.answer import NO_LIMIT, Limits, Part
 from eventlog.consume.cursor import Cursor
-from eventlog.consume.cut import NO_LIMIT, Limits
 from eventlog.consume.position import Position, SegmentPositions
 from eventlog.consume.steps import StepIndex
 from eventlog.consume.watermark import LowWatermark

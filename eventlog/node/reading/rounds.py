@@ -20,6 +20,7 @@ from time import (
     perf_counter,
     thread_time,  # on a busy machine the clock goes on while nothing is done
 )
+from typing import Protocol
 
 from eventlog.node.reading.pulls import Pull
 
@@ -68,11 +69,21 @@ class RoundPace:
         return self._began_at + self._period_s
 
 
+class Answers(Protocol):
+    """Answers since start: so many were given, and so many are made and still to be given."""
+
+    @property
+    def given(self) -> int: ...
+
+    @property
+    def due(self) -> int: ...
+
+
 class Rounds:
     """Pulls that wait, by cache. `look` is called with each that may have something, and puts it back with `add` if not.
 
-    `begin` is called before a round's first look, `renew` when there are news while it goes on. `answers` is for the `RoundPace`; `due`
-    returns how many of them are still to be given, which the next look waits for.
+    `begin` is called before a round's first look, `renew` when there are news while it goes on. The next look waits
+    for answers that are still to be given.
     """
 
     def __init__(
@@ -81,19 +92,18 @@ class Rounds:
         *,
         begin: Callable[[], None],
         renew: Callable[[], None],
-        answers: Callable[[], int],
-        due: Callable[[], int] = lambda: 0,
+        answers: Answers,
     ) -> None:
         self._look = look
         self._begin = begin
         self._renew = renew
-        self._due = due
+        self._answers = answers
         self._waiting: dict[int, dict[Pull, None]] = {}
         self._dirty: set[int] = set()
         self._work: deque[Pull] = deque()
         self._timer: asyncio.Handle | None = None
         self._quiet_until = 0.0
-        self._pace = RoundPace(answers)
+        self._pace = RoundPace(lambda: answers.given + answers.due)
         self._spent_s = 0.0
         self._looks = 0
         self._renewed = 0  # how many were served when those who follow were last given what is new
@@ -176,7 +186,7 @@ class Rounds:
         started = thread_time()
         work = self._work
         looks = 0
-        while work and looks < SLICE_LOOKS and not self._due() and thread_time() - started < SLICE_S:
+        while work and looks < SLICE_LOOKS and not self._answers.due and thread_time() - started < SLICE_S:
             self._renew_late()
             pull = work.popleft()
             if self.remove(pull):

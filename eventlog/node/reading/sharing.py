@@ -9,10 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from eventlog.consume import token
-from eventlog.consume.answer import Answer
+from eventlog.consume.answer import Answer, Limits
 from eventlog.consume.answer import Part as AnswerPart
 from eventlog.consume.cursor import Cursor
-from eventlog.consume.cut import Limits
 from eventlog.limits import ANSWER_CACHE_BYTES_MAX, ANSWER_CACHE_ENTRIES_MAX
 from eventlog.node.reading.pulls import Delivered, Pull
 from eventlog.wire.eventlog_pb2 import Message, Part, PollAnswer, Stalled, StreamItem

@@ -8,8 +8,7 @@ in the order of their ids and never interleave; those of several come as they ar
 import bisect
 from dataclasses import dataclass, field
 
-from eventlog.consume.cut import NO_LIMIT
-from eventlog.consume.groups import CacheValues, CommittedGroup
+from eventlog.consume.answer import NO_LIMIT, CacheValues, CommittedGroup
 from eventlog.ids import ID_STEP
 from eventlog.limits import TAIL_RING_BYTES_MAX
 

@@ -7,7 +7,7 @@ told now and then where they stand, so that retention does not overtake the plac
 import asyncio
 from dataclasses import replace
 
-from eventlog.consume.cut import Limits
+from eventlog.consume.answer import Limits
 from eventlog.errors import ClientClosed, ConnectionLost, EventLogError
 from eventlog.ids import ID_MAX
 from eventlog.limits import KIB, MIB, POSITION_TOLD_FIRST_MS, POSITION_TOLD_MS

@@ -29,7 +29,6 @@ class CacheChangesGround(Protocol):
     clock: FlakeClock
     caches: Caches
     steps: StepIndex
-    segments: int
     storage: StorageThread
     writer: Writer
     metadata: Metadata
@@ -115,7 +114,7 @@ class CacheChanges:
         if not self._node.caches.has(record.id):
             self._node.caches.add(
                 new_cache(
-                    cache_id=record.id, name=record.name, options=record.options, from_id=record.from_id, segments=self._node.segments
+                    cache_id=record.id, name=record.name, options=record.options, from_id=record.from_id, segments=self._node.store.segments
                 )
             )
         cache = self._node.caches.find(record.id)

@@ -1,6 +1,8 @@
 """Reading the current state: point reads, off the loop and gathered into one `get_many` unless memory has them, and ordered pages.
 
 Every read looks into the overlay of committed groups first, so it sees what was acknowledged before it was asked.
+
+Entries of segments that other nodes lead are fetched from there (`EntriesElsewhere`).
 """
 
 import asyncio
@@ -8,16 +10,26 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
+from typing import Protocol
+
+import numpy as np
 
 from eventlog.batch.entries import Entry, decode_entry
+from eventlog.batch.one import EntryRow, decode_rows
+from eventlog.errors import CorruptData, EventLogError
 from eventlog.limits import ANSWER_BYTES_DEFAULT
+from eventlog.node.cluster.forward import Forwarding, forwarded, translated
 from eventlog.node.state.caches import CacheState
 from eventlog.node.writing.overlay import Overlay, find_held
 from eventlog.segment.keys import TAG_ENTRY, entry_key, entry_prefix, tag_range
 from eventlog.segment.port import Pair, Store
+from eventlog.transport.connection import Connection, Exchange
+from eventlog.transport.stream import Reply
+from eventlog.wire.eventlog_pb2 import Message
 
 _ROWS_FIRST = 64
 _ROWS_MAX = 2_000
+Place = tuple[int, bytes]  # segment, key
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,3 +188,79 @@ def visible(data: bytes | None, *, now: int, cache: CacheState) -> Entry | None:
         return None
     entry = decode_entry(data, where=f"cache {cache.name}")
     return None if now and 0 < entry.expiry <= now else entry
+
+
+class ForwardEntriesGround(Protocol):
+    """What this module needs of the node."""
+
+    forwarding: Forwarding
+
+
+class EntriesElsewhere:
+    """Fetches entries from the nodes that lead their segments."""
+
+    def __init__(self, node: ForwardEntriesGround) -> None:
+        self._node = node
+
+    def _by_connection(self, segments: Sequence[int], *, forwarded: bool) -> dict[Connection, list[int]]:
+        found: dict[Connection, list[int]] = {}
+        for segment in segments:
+            found.setdefault(self._node.forwarding.connection_to(segment, forwarded=forwarded), []).append(segment)
+        return found
+
+    async def fetch(self, message: Message, places: Sequence[Place]) -> list[EntryRow]:
+        """Return the entries of keys of other primaries, in their order. Raises NotPrimary."""
+        found: dict[Place, EntryRow] = {}
+        owners = self._by_connection(sorted({segment for segment, _ in places}), forwarded=message.forwarded)
+        for connection, segments in owners.items():
+            chosen = frozenset(segments)
+            own = [place for place in places if place[0] in chosen]
+            rows = await _fetch(connection, message, own)
+            found.update(zip(own, rows, strict=True))
+        return [found[place] for place in places]
+
+    async def relay_keys(self, exchange: Exchange, segments: Sequence[int], *, after: bytes | None, limit: int) -> int:
+        """Pass on the keys of segments that one other node leads, at most `limit`; return how many there were. Raises NotPrimary."""
+        connection = self._node.forwarding.connection_to(segments[0], forwarded=exchange.message.forwarded)
+        request = forwarded(exchange.message)
+        keys = request.keys
+        keys.segments[:] = segments
+        keys.limit = limit
+        keys.ClearField("after")
+        if after is not None:
+            keys.after = after
+        sent = 0
+        try:
+            async with connection.stream(request) as stream:
+                async for item in stream:
+                    message = Message()
+                    message.stream_item.CopyFrom(item.message.stream_item)
+                    await exchange.credit()
+                    exchange.stream_send(message, item.body)
+                    sent += message.stream_item.entries.count
+        except EventLogError as error:
+            raise translated(error, segments[0]) if connection.is_closed else error from error
+        return sent
+
+
+async def _fetch(connection: Connection, message: Message, places: Sequence[Place]) -> list[EntryRow]:
+    request = forwarded(message)
+    request.get_many.count = len(places)
+    offsets = np.zeros(len(places) + 1, "<i4")
+    np.cumsum([len(key) for _, key in places], out=offsets[1:])
+    rows: list[EntryRow] = []
+    try:
+        stream = connection.stream(request, offsets.tobytes(), b"".join([key for _, key in places]))
+        async for item in stream:
+            rows += read_rows(item)
+    except EventLogError as error:
+        raise translated(error, places[0][0]) from error
+    if len(rows) != len(places):
+        raise CorruptData(where="answer", why=f"{len(rows)} entries to {len(places)} keys")
+    return rows
+
+
+def read_rows(item: Reply) -> list[EntryRow]:
+    """Return the entries in one item of a stream of them. Raises CorruptData."""
+    entries = item.message.stream_item.entries
+    return decode_rows(item.body, count=entries.count, has_metadata=entries.metadata)

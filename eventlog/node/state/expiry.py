@@ -20,7 +20,7 @@ from eventlog.errors import EventLogError
 from eventlog.events import Kind
 from eventlog.interceptor.share import Condition
 from eventlog.limits import EXPIRE_PER_TURN_MAX
-from eventlog.node.aside import aside
+from eventlog.node.background import aside
 from eventlog.node.state.caches import CacheState
 from eventlog.node.state.entries import EntryReader, PageRows
 from eventlog.node.writing.groups import Pending, WriteResult

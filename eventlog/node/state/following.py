@@ -3,6 +3,10 @@
 What arrived lately is kept in memory until the watermark passes it; what is not there any more is read from the log. Counters,
 offsets and producers move on the loop together with `applied`, and so do the entries, which stand in the overlay until the storage
 thread has put them into the store; the marks that speak of them stand in its queue behind.
+
+A few values of one plain event each, as single puts bring them to a backup, are taken without the arrays of many (`few_of`). Of many, what
+they say of their producers is learnt in one pass (`learn_values`); values some of whose items were refused are left to the slow way,
+`ProducerTable.learn`. Each two ways leave the same state: tests hold them against each other.
 """
 
 import asyncio
@@ -10,27 +14,31 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from struct import Struct
 
 import numpy as np
 import numpy.typing as npt
 
-from eventlog.batch.marks import EXPIRY
-from eventlog.batch.sections import Unfolded, unfold
+from eventlog.batch.entries import FORMAT, HEAD
+from eventlog.batch.layout import FORMAT as VALUE_FORMAT
+from eventlog.batch.layout import HAS_PRODUCERS
+from eventlog.batch.marks import BEFORE, EXPIRY, HEADERS
+from eventlog.batch.one import find_one
+from eventlog.batch.sections import Unfolded, spread, unfold
 from eventlog.batch.views import decode_value
-from eventlog.consume.groups import CacheValues, CommittedGroup
+from eventlog.consume.answer import CacheValues, CommittedGroup
 from eventlog.errors import EventLogError
 from eventlog.events import Kind
 from eventlog.ids import ID_STEP
+from eventlog.interceptor.producers import FrameResult, ProducerTable
 from eventlog.limits import FOLLOW_BYTES_MAX
-from eventlog.node.aside import aside
+from eventlog.node.background import aside
 from eventlog.node.copying.replicate_body import Arrived, joined, values_from
-from eventlog.node.state.bulk_apply import Puts, puts_of
+from eventlog.node.state.apply import Puts, puts_of
 from eventlog.node.state.caches import Caches, CacheState
-from eventlog.node.state.following_few import One, few_of
-from eventlog.node.state.learning import learn_values
 from eventlog.node.writing.overlay import Overlay
 from eventlog.node.writing.storage import Append, StorageThread, fail
-from eventlog.segment.keys import encode_step
+from eventlog.segment.keys import encode_step, entry_prefix
 from eventlog.segment.port import Store
 from eventlog.segment.walking import read_segment
 
@@ -49,6 +57,43 @@ are in the store alone)."""
 
 
 Steps = Callable[[int, int, int, int], list[tuple[int, int, int, int]]]
+FEW_MAX = 24  # from about there on columns are cheaper
+_HEAD = Struct("<IBBHIIIBBHqqII")  # the header of a value, the length of its only section, padding
+_PRODUCER = Struct("<QIIII")
+_LEFT_BY_ONE = frozenset({int(Kind.CREATED), int(Kind.MODIFIED), int(Kind.REMOVED)})
+_PLAIN = ((VALUE_FORMAT, 1, 1, 0, 0), (VALUE_FORMAT, 1, 1, HAS_PRODUCERS, 1))
+_ROW_OF_ONE = [0, 1, 1]  # first, count, submitted
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class One:
+    """One event as it lies in the log; `producer` is 0 where nobody is named."""
+
+    segment: int
+    cache_id: int
+    id: int
+    offset: int
+    kind: int
+    key: bytes
+    value: bytes
+    producer: int
+    sequence: int
+    nbytes: int
+
+    def move(self, cache: CacheState) -> None:
+        """Move offsets, counters and producers of the cache."""
+        segment = self.segment
+        cache.next_offsets[segment] = self.offset + 1
+        cache.stored_bytes += self.nbytes
+        if cache.options.state and self.kind != Kind.MODIFIED:
+            cache.live[segment] += 1 if self.kind == Kind.CREATED else -1
+        if self.producer:
+            cache.producers.learn_one(self.producer, segment=segment, sequence=self.sequence, id_=self.id, kind=self.kind)
+
+    def put(self) -> tuple[bytes, bytes | None]:
+        """Return what it does to the state."""
+        key = entry_prefix(self.segment, self.cache_id) + self.key
+        return key, None if self.kind == Kind.REMOVED else HEAD.pack(FORMAT, 0, self.id) + self.value
 
 
 @dataclass(slots=True)
@@ -388,3 +433,88 @@ def _group_of(cache_id: int, own: Arrived) -> CommittedGroup:
         cache_id=cache_id, segments=own.segments.tolist(), bases=own.bases.tolist(), counts=own.counts.tolist(), data=own.data
     )
     return CommittedGroup(first_id=int(own.bases.min()), last_id=int(own.lasts.max()), caches=(values,))
+
+
+def learn_values(table: ProducerTable, unfolded: Unfolded, *, segments: Ints, cache_id: int, data: Sequence[bytes]) -> None:
+    """Have `table` learn the values in `data`, the same `unfolded`, in the order of the log; `segments` has one number a value."""
+    told = unfolded.heads["flags"] & HAS_PRODUCERS != 0
+    if not np.count_nonzero(told):
+        return
+    fast = ~unfolded.is_ragged
+    if np.count_nonzero(fast) < len(fast):
+        fast &= ~np.isin(segments, segments[~fast])  # a segment's values are learnt in their order
+    if np.count_nonzero(fast):
+        _learn(table, unfolded, segments=segments, fast=fast)
+    for index in (told & ~fast).nonzero()[0].tolist():
+        table.learn(decode_value(int(segments[index]), cache_id, data[index]))
+
+
+def _learn(table: ProducerTable, unfolded: Unfolded, *, segments: Ints, fast: npt.NDArray[np.bool_]) -> None:
+    """Rows of other producers between two of one change nothing: each has results of its own."""
+    rows, value = unfolded.rows, unfolded.row_value
+    kinds = unfolded.kinds()
+    bases, counts = unfolded.heads["base"].astype(np.int64), unfolded.heads["count"].astype(np.int64)
+    lasts = bases + (np.maximum(counts, 1) - 1) * ID_STEP
+    ends = np.where(unfolded.is_ragged, 0, counts).cumsum()
+    kinds_of_value = ends - counts
+    for number in dict.fromkeys(rows["producer"].tolist()):
+        own = (rows["producer"] == number) & fast[value]
+        picked, of = rows[own], value[own]
+        first, count = picked["first"].astype(np.int64), picked["count"].astype(np.int64)
+        starts = np.zeros(len(count) + 1, np.int64)
+        count.cumsum(out=starts[1:])
+        intra = np.arange(starts[-1]) - starts[:-1].repeat(count)
+        frame = FrameResult(
+            segments=segments[of],
+            sequences=picked["sequence"].astype(np.int64),
+            starts=starts,
+            ids=(bases[of] + first * ID_STEP).repeat(count) + intra * ID_STEP,
+            kinds=kinds[spread(kinds_of_value[of] + first, count)],
+        )
+        table.learn_frame(number, frame, last_ids=lasts[of])
+
+
+def few_of(arrivals: Sequence[Arrived]) -> list[One] | None:
+    """Return the events of a few values in their order; None where they are many, or one of them is not plain."""
+    if sum([len(arrived.data) for arrived in arrivals]) > FEW_MAX:
+        return None
+    found = []
+    for arrived in arrivals:
+        for segment, cache_id, data in zip(arrived.segments.tolist(), arrived.caches.tolist(), arrived.data, strict=True):
+            one = _one(segment, cache_id, data)
+            if one is None:
+                return None
+            found.append(one)
+    return found
+
+
+def _one(segment: int, cache_id: int, data: bytes) -> One | None:
+    """Return the only event of a stored value whose checksum is right."""
+    if len(data) < _HEAD.size:
+        return None
+    _, version, flags, sections, _, count, _, _, _, producers, id_, offset, length, _ = _HEAD.unpack_from(data)
+    if (version, sections, count, flags, producers) not in _PLAIN:
+        return None
+    producer = sequence = 0
+    at = _HEAD.size
+    if producers:
+        producer, sequence, *row = _PRODUCER.unpack_from(data, at)
+        if row != _ROW_OF_ONE:
+            return None
+        at += _PRODUCER.size
+    section = memoryview(data)[at:]
+    found = find_one(section, length, kinds=_LEFT_BY_ONE, columns=BEFORE | HEADERS)
+    if found is None:
+        return None
+    return One(
+        segment=segment,
+        cache_id=cache_id,
+        id=id_,
+        offset=offset,
+        kind=found.kind,
+        key=bytes(section[found.key_at : found.key_end]),
+        value=bytes(section[found.value_at : found.value_end]),
+        producer=producer,
+        sequence=sequence,
+        nbytes=len(data),
+    )

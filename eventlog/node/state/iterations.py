@@ -10,6 +10,8 @@ from collections import OrderedDict, deque
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Protocol
 
 from eventlog.clock import Entropy, SystemEntropy
@@ -24,7 +26,6 @@ from eventlog.limits import (
     ITERATIONS_MAX,
 )
 from eventlog.node.cluster.forward import Forwarding
-from eventlog.node.installed import installed
 from eventlog.node.reading.answers import Reads
 from eventlog.node.reading.filters import spec_of
 from eventlog.node.state.caches import Caches, CacheState
@@ -245,3 +246,9 @@ def json_object(data: bytes, *, what: str) -> Mapping[str, Any]:
     if not isinstance(found, dict):
         raise BadMessage(why=f"{what} are no JSON object")
     return found
+
+
+@cache
+def installed(group: str) -> Mapping[str, EntryPoint]:
+    """Return the entry points of a group by name, looked up once a process: reading what each package offers holds the loop."""
+    return {point.name: point for point in reversed(tuple(entry_points(group=group)))}  # of two with one name, the first

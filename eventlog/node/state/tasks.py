@@ -23,11 +23,10 @@ from eventlog.batch.layout import TABLE
 from eventlog.errors import EventLogError, InvalidArgument, TaskFailed, TaskNotFound, Unavailable, VersionMismatch, foreign
 from eventlog.events import Kind
 from eventlog.interceptor.share import Condition
-from eventlog.node.installed import installed
 from eventlog.node.state.caches import CacheState
+from eventlog.node.state.iterations import installed
 from eventlog.node.state.state_reads import StateFound
-from eventlog.node.writing.forward_write import FramePart
-from eventlog.node.writing.own_writes import OwnWrites
+from eventlog.node.writing.forward_write import FramePart, OwnWrites
 
 GROUP = "eventlog.tasks"
 _WRITE_MS = 10_000

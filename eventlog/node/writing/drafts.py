@@ -2,6 +2,8 @@
 
 Nothing here waits but `read`, which a thread calls for a draft that is not `is_known`. All segments of the frames have nothing in flight,
 so what is read is all there is.
+
+A write that was done before and is asked for its old value again gets what the log has (`logged_image`).
 """
 
 from collections.abc import Callable, Sequence
@@ -10,14 +12,15 @@ from itertools import pairwise
 
 from eventlog.batch.check import BadBlocks, Bounds
 from eventlog.batch.entries import decode_entry
-from eventlog.errors import BadBlock, CacheDropped, EventLogError, SequenceGap, TooLarge
+from eventlog.batch.views import decode_value
+from eventlog.errors import BadBlock, CacheDropped, CorruptData, EventLogError, SequenceGap, TooLarge
+from eventlog.ids import ID_STEP
 from eventlog.interceptor import INTERCEPTORS, Share, admit, lay_out, plan_reads
 from eventlog.interceptor.producers import Verdict
 from eventlog.node.writing.groups import Joined, Pending, join_frames
-from eventlog.node.writing.logged import logged_image
 from eventlog.node.writing.overlay import Overlay, find_held
 from eventlog.node.writing.results import REPLACING, CachePart
-from eventlog.segment.keys import entry_prefix
+from eventlog.segment.keys import entry_prefix, log_range
 from eventlog.segment.port import Store
 
 
@@ -170,3 +173,20 @@ def _refuse_bad(joined: Joined, error: BadBlocks) -> list[Pending]:
         why, segment = found[bad], int(joined.submitted.segments[bad])
         pending.done(why if isinstance(why, TooLarge) else BadBlock(segment=segment, block=bad - joined.blocks[index], why=why))
     return good
+
+
+def logged_image(store: Store, *, cache_id: int, segment: int, id_: int) -> bytes | None:
+    """Return the value that the event `id_` replaced; None where the log does not have it, any more or undamaged."""
+    found = store.last_log(*log_range(segment, cache_id, after=-1, upto=id_))
+    if found is None:
+        return None
+    try:
+        value = decode_value(segment, cache_id, found[1])
+    except CorruptData:
+        return None
+    row, rest = divmod(id_ - value.head.base, ID_STEP)
+    for block in value.blocks:
+        if row < block.count:
+            return None if block.before is None or rest else block.before.to_list()[row]
+        row -= block.count
+    return None

@@ -10,37 +10,41 @@ Most groups need nothing but the loop and pass in one step; `run` is the one tas
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import starmap
 
 import numpy as np
 import numpy.typing as npt
 
 from eventlog.batch.check import Bounds
 from eventlog.batch.stored import ids_needed, make_values
-from eventlog.consume.groups import CacheValues, CommittedGroup
+from eventlog.consume.answer import CacheValues, CommittedGroup
 from eventlog.errors import ClockAhead, EventLogError, MetadataUnavailable, NotEnoughReplicas, NotPrimary, OutcomeUnknown
 from eventlog.ids import EPOCH_MS, ID_STEP, FlakeClock
 from eventlog.limits import OVERLAY_BYTES_MAX, REQUEST_TIMEOUT_MS_DEFAULT
 from eventlog.node.copying.replicate import Flight, Replicas
 from eventlog.node.copying.replicate_body import group_values
 from eventlog.node.state.apply import Change, changes_of
-from eventlog.node.writing.appends import Steps, append_of_few, append_of_parts
 from eventlog.node.writing.drafts import Draft, Drafter, refuse, refuse_share
 from eventlog.node.writing.few import Few, few_of
 from eventlog.node.writing.groups import Pending, Queue, WriteResult
 from eventlog.node.writing.overlay import Overlay
 from eventlog.node.writing.pace import Pace
 from eventlog.node.writing.results import CachePart, answer_frames, record_producers
-from eventlog.node.writing.storage import StorageThread
-from eventlog.segment.port import Store
+from eventlog.node.writing.storage import Append, StorageThread
+from eventlog.segment.keys import encode_step, log_key, log_keys
+from eventlog.segment.port import Pair, Store
 
 Ints = npt.NDArray[np.int64]
 _WAIT_MS = 20
 _GROUPS_A_TURN_MAX = 8  # the rest waits for these to be on disk; a turn must not hold the loop for long
 _EVENTS_WORTH_OVERLAP = 256  # fewer are settled after the sync: the storage thread would wait for the GIL before it could begin
+__all__ = ["Pending", "WriteResult", "Writer", "WriterHooks"]
+Steps = Callable[[int, int, int, int], list[tuple[int, int, int, int]]]
+"""Indexes a group by id: takes and returns rows of (cache, last id, events, bytes), returns those to keep."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -491,4 +495,31 @@ def _leave_unknown(group: _Group, why: str) -> None:
         refuse(part.waiting, error)
 
 
-__all__ = ["Pending", "WriteResult", "Writer", "WriterHooks"]
+def append_of_parts(parts: Sequence[CachePart], steps: Steps, *, epochs: npt.NDArray[np.uint32]) -> Append:
+    """Return what the stamped parts of a group put into the store."""
+    log: list[Pair] = []
+    meta: list[Pair] = []
+    for part in parts:
+        values, cache = part.stored, part.cache
+        log += zip(log_keys(values.segments.tolist(), cache.cache_id, values.bases.tolist()), values.data, strict=True)
+        meta += starmap(encode_step, steps(cache.cache_id, values.last_id, int(values.counts.sum()), values.nbytes))
+    of_all = [part.stored for part in parts]
+    segments, ends = of_all[0].segments, of_all[0].last_ids
+    if len(of_all) > 1:  # ids rise from part to part: of a segment's ends the last counts
+        segments = np.concatenate([own.segments for own in of_all])
+        ends = np.concatenate([own.last_ids for own in of_all])
+    nbytes = sum(own.nbytes for own in of_all)
+    return Append(log=log, meta=meta, segments=segments, ends=ends, epochs=epochs[segments], nbytes=nbytes)
+
+
+def append_of_few(few: Few, steps: Steps, *, epochs: npt.NDArray[np.uint32]) -> Append:
+    """Return what a few stamped events put into the store."""
+    cache_id, nbytes = few.cache.cache_id, few.nbytes
+    return Append(
+        log=[(log_key(lone.segment, cache_id, lone.id), lone.stored) for lone in few.lones],
+        meta=list(starmap(encode_step, steps(cache_id, few.lones[-1].id, len(few.lones), nbytes))),
+        segments=few.segments,
+        ends=few.ids,
+        epochs=epochs[few.segments],
+        nbytes=nbytes,
+    )

@@ -8,9 +8,8 @@ import numpy as np
 
 from eventlog.batch.layout import RUN
 from eventlog.batch.views import decode_block
-from eventlog.consume.answer import Answer
+from eventlog.consume.answer import NO_LIMIT, Answer, Limits
 from eventlog.consume.cursor import Cursor
-from eventlog.consume.cut import NO_LIMIT, Limits
 from eventlog.consume.filtered import filter_answer
 from eventlog.events import Change
 from eventlog.ids import ID_STEP

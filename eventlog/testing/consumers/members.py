@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any, Final
 
 from eventlog.client.members.member import MemberHooks, MemberOptions, Membership
-from eventlog.consume.membership.positions import Place
+from eventlog.consume.membership.record import Place
 from eventlog.errors import EventLogError, StaleMember, TimedOut
 from eventlog.limits import REQUEST_TIMEOUT_MS_DEFAULT
 from eventlog.testing.consumers.history import GroupHistory

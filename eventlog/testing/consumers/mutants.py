@@ -114,7 +114,7 @@ CONSUMER_MUTANTS: Final = (
     ),
     Mutant(
         name="segment given to two members",
-        target="eventlog.consume.membership.changes:give",
+        target="eventlog.consume.membership.coordinator:give",
         make=instead(_give_at_once),
         seed=0,
         world="group",
@@ -185,14 +185,14 @@ CONSUMER_MUTANTS: Final = (
     ),
     Mutant(
         name="event done before it was worked on",
-        target="eventlog.consume.work.queue:SegmentQueue.kept",
+        target="eventlog.consume.work:SegmentQueue.kept",
         make=_keep_as_done_what_was_handed_out,
         seed=0,
         world="work",
     ),
     Mutant(
         name="event handed out twice at once",
-        target="eventlog.consume.work.queue:SegmentQueue.ready",
+        target="eventlog.consume.work:SegmentQueue.ready",
         make=instead(_hand_out_whatever_is_there),
         seed=0,
         world="work",

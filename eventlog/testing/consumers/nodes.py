@@ -20,9 +20,8 @@ from eventlog.node.cluster.forward import Forwarding
 from eventlog.node.consumers.coordinator import Coordinators
 from eventlog.node.consumers.inner import Inner
 from eventlog.node.state.entries import Page
-from eventlog.node.writing.forward_write import PartedWrites
+from eventlog.node.writing.forward_write import OwnWrites, PartedWrites
 from eventlog.node.writing.groups import Pending, WriteResult
-from eventlog.node.writing.own_writes import OwnWrites
 from eventlog.segment.keys import entry_prefix
 from eventlog.testing.consumers.shelf import Shelf, ShelfWrite
 from eventlog.testing.sim.clocks import HostClock

@@ -12,17 +12,13 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeVar
 
-from eventlog.consume.membership.positions import Committed, Place
-from eventlog.consume.membership.record import decode_committed
-from eventlog.consume.membership.values import GroupState, Member
-from eventlog.consume.work.queue import backoff_ms
-from eventlog.consume.work.record import decode_known
+from eventlog.consume.membership.record import Committed, GroupState, Member, Place, decode_committed
+from eventlog.consume.work import backoff_ms, decode_known
 from eventlog.errors import EventLogError, NotPrimary, StaleMember
 from eventlog.ids import FlakeClock, id_before
 from eventlog.limits import LEASE_MS
-from eventlog.node.consumers.work import Work
+from eventlog.node.consumers.work import AGAIN, DONE, GIVEN_BACK, REJECTED, Buries, Changes, Settled, Wanted, Work
 from eventlog.node.consumers.work_reading import Row
-from eventlog.node.consumers.work_requests import AGAIN, DONE, GIVEN_BACK, REJECTED, Buries, Changes, Settled, Wanted
 
 _KEYS: Final = (b"a", b"b", b"c")
 _STEPS: Final = 700

@@ -3,7 +3,7 @@ from types import SimpleNamespace
 import numpy as np
 
 from eventlog.client.members.progress import Progress, ends_of, places_of, position_of
-from eventlog.consume.membership.positions import Place
+from eventlog.consume.membership.record import Place
 from eventlog.events import Event
 
 

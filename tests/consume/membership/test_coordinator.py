@@ -1,8 +1,7 @@
 import pytest
 
 from eventlog.consume.membership.coordinator import Beat, Coordinator
-from eventlog.consume.membership.positions import Commit, Place, check_commit
-from eventlog.consume.membership.values import Member, new_group
+from eventlog.consume.membership.record import Commit, Member, Place, check_commit, new_group
 from eventlog.errors import StaleMember
 
 

@@ -9,11 +9,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from eventlog.consume.membership.coordinator import Beat, Coordinator, Told
-from eventlog.consume.membership.positions import Commit, Place, check_commit
-from eventlog.consume.membership.record import decode_group, encode_group
-from eventlog.consume.membership.sessions import Via
-from eventlog.consume.membership.values import Member, new_group
+from eventlog.consume.membership.coordinator import Beat, Coordinator, Told, Via
+from eventlog.consume.membership.record import Commit, Member, Place, check_commit, decode_group, encode_group, new_group
 from eventlog.errors import Fenced, StaleMember
 from tests.examples import examples
 

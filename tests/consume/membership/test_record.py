@@ -4,20 +4,27 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventlog.consume.membership.changes import join
-from eventlog.consume.membership.positions import Committed, Place
+from eventlog.consume.membership.coordinator import join
 from eventlog.consume.membership.record import (
+    Committed,
+    Member,
+    Place,
     RecordKey,
+    checked_name,
+    checked_timeout,
     decode_committed,
     decode_group,
     decode_key,
+    decode_places,
+    decode_set,
     encode_committed,
     encode_group,
     encode_key,
+    encode_places,
+    encode_set,
+    new_group,
     route_of,
 )
-from eventlog.consume.membership.rows import decode_places, decode_set, encode_places, encode_set
-from eventlog.consume.membership.values import Member, checked_name, checked_timeout, new_group
 from eventlog.errors import BadMessage, CorruptData, InvalidArgument, UnsupportedFormat
 
 PLACES = st.builds(Place, id=st.integers(0, (1 << 63) - 1), next_offset=st.integers(-1, 1 << 62), epoch=st.integers(0, (1 << 32) - 1))

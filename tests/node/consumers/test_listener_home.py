@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from eventlog.consume import token
-from eventlog.consume.listeners.records import FilterFrom, ListenerRecord
+from eventlog.consume.listeners import FilterFrom, ListenerRecord
 from eventlog.consume.position import Position
 from eventlog.errors import NotPrimary
 from eventlog.node.node import Node

@@ -9,16 +9,14 @@ from typing import Any
 import pytest
 
 from eventlog.clock import Clock, SystemClock
-from eventlog.consume.membership.changes import join
-from eventlog.consume.membership.record import GROUPS_CACHE
-from eventlog.consume.membership.values import Member, new_group
-from eventlog.consume.work import queue as queue_module
+from eventlog.consume import work as queue_module
+from eventlog.consume.membership.coordinator import join
+from eventlog.consume.membership.record import GROUPS_CACHE, Member, new_group
 from eventlog.errors import EventLogError, NotPrimary, OperationRefused
 from eventlog.ids import ID_MAX
 from eventlog.node.consumers import work as module
 from eventlog.node.consumers.coordinator import Running
-from eventlog.node.consumers.work import Work
-from eventlog.node.consumers.work_requests import AGAIN, DONE, REJECTED, Settled, Wanted
+from eventlog.node.consumers.work import AGAIN, DONE, REJECTED, Settled, Wanted, Work
 from eventlog.node.node import Node
 from eventlog.node.state.caches import CacheState
 from tests.node.nodes import SEGMENTS, cache_of, submit, with_node

@@ -7,8 +7,8 @@ from eventlog.batch.build import Columns, build_blocks
 from eventlog.batch.layout import ValueHead, encode_value
 from eventlog.batch.stored import Values
 from eventlog.errors import BadMessage
-from eventlog.node.copying.copies import pack, seal, unpack, unseal
 from eventlog.node.copying.replicate_body import Carried, group_values, joined, read_arrived, values_from
+from eventlog.node.copying.replicate_copy import pack, seal, unpack, unseal
 from eventlog.replication.messages import APPEND
 from eventlog.segment.keys import log_key
 

@@ -11,8 +11,7 @@ from eventlog.batch.entries import decode_entry, encode_entry
 from eventlog.errors import ClientClosed, CorruptData
 from eventlog.interceptor.producers import ProducerTable
 from eventlog.node.copying import mending
-from eventlog.node.copying.copies import COUNTERS, STATE, CacheCounters, Counters, pack, unseal
-from eventlog.node.copying.replicate_copy import _Moment, _Open
+from eventlog.node.copying.replicate_copy import COUNTERS, STATE, CacheCounters, Counters, _Moment, _Open, pack, unseal
 from eventlog.node.state.checkpoint import load_marks
 from eventlog.replication import EpochStart, Replica
 from eventlog.replication.commands import BeginInstall, CloseSnapshot, EndInstall, InstallPart, OpenSnapshot, ReadSnapshot

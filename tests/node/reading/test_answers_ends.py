@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from eventlog.consume import token
-from eventlog.consume.lost import Lost
+from eventlog.consume.cursor import Lost
 from eventlog.consume.position import SegmentPositions, Step
 from eventlog.errors import (
     BadMessage,

@@ -6,8 +6,8 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from eventlog.consume.answer import Limits
 from eventlog.consume.cursor import Cursor
-from eventlog.consume.cut import Limits
 from eventlog.consume.position import SegmentPositions
 from eventlog.errors import CorruptData, UnsupportedFormat
 from eventlog.ids import ID_STEP

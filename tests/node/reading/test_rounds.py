@@ -31,7 +31,7 @@ class Watched:
 
     def __init__(self, look=None):
         self.seen, self.begun, self.renewed = [], 0, 0
-        self.rounds = Rounds(look or self.seen.append, begin=self._begin, renew=self._renew, answers=lambda: 0)
+        self.rounds = Rounds(look or self.seen.append, begin=self._begin, renew=self._renew, answers=SimpleNamespace(given=0, due=0))
         self._again = asyncio.Event()
 
     def _begin(self):

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eventlog.consume.groups import CacheValues, CommittedGroup
+from eventlog.consume.answer import CacheValues, CommittedGroup
 from eventlog.ids import ID_STEP
 from eventlog.node.reading.tail import Tail
 from tests.examples import examples

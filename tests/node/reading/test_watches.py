@@ -5,7 +5,7 @@ import asyncio
 import msgspec
 import pytest
 
-from eventlog.consume.cut import Limits
+from eventlog.consume.answer import Limits
 from eventlog.errors import CacheDropped, EventLogError, EventsTrimmed, NoEvents
 from eventlog.ids import TIME_SHIFT
 from eventlog.limits import STALLED_MS

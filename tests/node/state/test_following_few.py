@@ -13,7 +13,7 @@ from eventlog.control.records import CacheOptions
 from eventlog.events import Kind
 from eventlog.ids import ID_STEP
 from eventlog.node.copying.replicate_body import values_from
-from eventlog.node.state import following_few as module
+from eventlog.node.state import following as module
 from eventlog.node.state.caches import Caches, new_cache
 from eventlog.node.state.following import Followed
 from eventlog.node.writing.overlay import Overlay

@@ -9,7 +9,7 @@ import pytest
 
 import eventlog
 from eventlog.errors import InvalidArgument
-from eventlog.node import installed as entry_points
+from eventlog.node.state import iterations as entry_points
 from eventlog.predicate import factories
 from tests.process.one_loop.clients import address, fill
 from tests.process.one_loop.cluster import Cluster, with_cluster

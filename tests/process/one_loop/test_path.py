@@ -25,7 +25,7 @@ from eventlog.transport.server import Server, ServerOptions, bind
 WARM_UP = 5
 ROUNDS = 40
 PACKAGE = str(Path(eventlog.__file__).parent) + "/"
-FILES_MAX = {"put": 60, "poll": 41}
+FILES_MAX = {"put": 59, "poll": 36}
 FUNCTIONS_MAX = {"put": 252, "poll": 133}
 
 

@@ -8,8 +8,8 @@ import eventlog
 from eventlog.errors import BadName, InvalidArgument, StaleMember, TooLarge
 from eventlog.ids import ID_MAX
 from eventlog.limits import FRAME_BYTES_MAX, TASK_DELAY_MS_MAX
-from eventlog.node.consumers.work_requests import AGAIN, DONE, VERDICTS, Wanted
-from eventlog.node.handlers import work as handlers
+from eventlog.node.consumers.work import AGAIN, DONE, VERDICTS, Wanted
+from eventlog.node.handlers import groups as handlers
 from tests.process.one_loop.clients import client_of, cluster_of, run, until
 from tests.process.one_loop.test_coordinator import running_of
 

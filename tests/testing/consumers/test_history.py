@@ -2,9 +2,7 @@
 
 from dataclasses import replace
 
-from eventlog.consume.membership.positions import Committed, Place
-from eventlog.consume.membership.record import RecordKey, encode_committed, encode_group, encode_key
-from eventlog.consume.membership.values import Member, new_group
+from eventlog.consume.membership.record import Committed, Member, Place, RecordKey, encode_committed, encode_group, encode_key, new_group
 from eventlog.testing.consumers.history import GroupHistory
 
 A, B = Member(id="a"), Member(id="b")

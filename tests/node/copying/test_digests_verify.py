@@ -1,0 +1,56 @@
+"""What is said of copies that hold a move up."""
+
+import asyncio
+import dataclasses
+from types import SimpleNamespace
+
+import msgspec
+
+from eventlog.control.records import Replica, Versioned
+from eventlog.node.copying.digests import CopyVerifier
+from tests.loops import until
+from tests.node.nodes import with_node
+
+AWAY = Replica(node=7, incarnation="away")
+
+
+def shown(node, **changes):
+    """Have the node see another record of segment 0."""
+    view = node.view
+    record = msgspec.structs.replace(view.segments[0].record, **changes)
+    node.metadata.view = dataclasses.replace(view, segments={**view.segments, 0: Versioned(record, view.segments[0].revision)})
+
+
+async def verifier_of_a_move(node):
+    """Return one that has found the copy of segment 0 away to differ, while the segment is to move there."""
+    own = node.view.segments[0].record.in_sync
+    shown(node, owners=(node.number, 7, 8), in_sync=(*own, AWAY), target=(node.number, 7))
+    verifier = CopyVerifier(node)
+    await verifier.turn()
+    return verifier
+
+
+def test_a_difference_is_told_as_long_as_the_segment_is_to_move(tmp_path):
+    async def act(node):
+        verifier = await verifier_of_a_move(node)
+        assert list(verifier.differences) == [0]
+        shown(node, target=())
+        assert not verifier.differences
+
+    with_node(tmp_path, act)
+
+
+def test_what_was_found_as_controller_is_forgotten_by_who_is_it_no_more(tmp_path):
+    async def act(node):
+        verifier = await verifier_of_a_move(node)
+        verifier._equal.add((0, AWAY))
+        moving = node.view  # as it was then: the node goes on to follow what is so
+        assert verifier._differences
+        assert verifier.verified(moving)
+        is_it, node.controller = node.controller, SimpleNamespace(is_controller=False)
+        running = asyncio.create_task(verifier.run())
+        await until(lambda: not (verifier._differences or verifier.verified(moving)))
+        running.cancel()
+        node.controller = is_it
+
+    with_node(tmp_path, act)

@@ -8,9 +8,7 @@ from hypothesis import strategies as st
 from eventlog.batch.entries import StateCursor
 from eventlog.errors import BadMessage, InvalidArgument
 from eventlog.limits import KEY_BYTES_MAX
-from eventlog.query.iterate.bitset import decode_segments, encode_segments
-from eventlog.query.iterate.progress import IterationProgress, checked_cursor
-from eventlog.query.iterate.scopes import segments_in
+from eventlog.query.iterate import IterationProgress, checked_cursor, decode_segments, encode_segments, segments_in
 from eventlog.topology import Topology
 
 TOPOLOGY = Topology(epoch=1, primaries=(1, 2, 1, 3), addresses={1: "a:1"})

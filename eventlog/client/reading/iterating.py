@@ -29,8 +29,7 @@ from eventlog.client.values import CacheInfo, Entry
 from eventlog.errors import CorruptData, EventLogError, TimedOut
 from eventlog.events import Kind
 from eventlog.ids import EPOCH_MS
-from eventlog.query.iterate.bitset import decode_segments, encode_segments
-from eventlog.query.iterate.progress import IterationProgress
+from eventlog.query.iterate import IterationProgress, decode_segments, encode_segments
 from eventlog.routing.routes import Routes
 from eventlog.wire.eventlog_pb2 import Filter, ForEach, IterationBatch, IterationNext, IterationStart, Message
 from eventlog.wire.eventlog_pb2 import StateCursor as CursorMessage

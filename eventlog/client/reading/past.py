@@ -37,7 +37,7 @@ from eventlog.errors import CorruptData, EventsTrimmed, NotFinal
 from eventlog.events import EventSource, Kind
 from eventlog.ids import EPOCH_MS, id_before, time_of
 from eventlog.limits import CLOCK_AHEAD_MS_MAX, ITERATION_BATCH_ENTRIES_MAX
-from eventlog.query.iterate.progress import ID_MAX, IterationProgress
+from eventlog.query.iterate import ID_MAX, IterationProgress
 from eventlog.wire.eventlog_pb2 import LogEnds, Message, PollAnswer
 
 if TYPE_CHECKING:

@@ -9,8 +9,7 @@ from eventlog.node.state.iterations import AHEAD_MAX, Iteration, Iterations, jso
 from eventlog.node.state.state_reads import StateAsk, StateReads, cursor_of, message_of_cursor
 from eventlog.node.state.tasks import batch_of, make_task, run_task
 from eventlog.node.writing.forward_write import OwnWrites
-from eventlog.query.iterate.bitset import decode_segments, encode_segments
-from eventlog.query.iterate.progress import ID_MAX, IterationProgress
+from eventlog.query.iterate import ID_MAX, IterationProgress, decode_segments, encode_segments
 from eventlog.transport.connection import Exchange
 from eventlog.wire.eventlog_pb2 import Done, IterationBatch, IterationStartAnswer, Message, ReadStateAnswer, StreamItem
 

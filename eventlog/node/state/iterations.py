@@ -31,9 +31,7 @@ from eventlog.node.reading.filters import spec_of
 from eventlog.node.state.caches import Caches, CacheState
 from eventlog.node.state.state_reads import StateAsk, StateFound, StateReads, cursor_of
 from eventlog.predicate.spec import CompiledFilter
-from eventlog.query.iterate.bitset import decode_segments
-from eventlog.query.iterate.progress import IterationProgress, checked_cursor
-from eventlog.query.iterate.scopes import BUILT_IN, GROUP, Scope, segments_in
+from eventlog.query.iterate import BUILT_IN, GROUP, IterationProgress, Scope, checked_cursor, decode_segments, segments_in
 from eventlog.replication import Replication
 from eventlog.topology import Topology
 from eventlog.wire.eventlog_pb2 import Filter, ForEach, IterationStart

@@ -7,7 +7,7 @@ from typing import Final
 from eventlog.batch.entries import StatePart, read_state_part
 from eventlog.errors import BadMessage
 from eventlog.node.state.state_reads import Scan, scan
-from eventlog.query.iterate.progress import IterationProgress
+from eventlog.query.iterate import IterationProgress
 from eventlog.testing.consumers.log import CACHE, Log
 from eventlog.testing.consumers.readers import Node, Violate
 

@@ -163,9 +163,9 @@ CONSUMER_MUTANTS: Final = (
     ),
     Mutant(
         name="entry repeated after another node took over",
-        target="eventlog.query.iterate.progress:IterationProgress.next",
+        target="eventlog.query.iterate:IterationProgress.next",
         make=_begin_the_segment_again,
-        also=(("eventlog.query.iterate.progress:IterationProgress.took", instead(_take_any_place)),),
+        also=(("eventlog.query.iterate:IterationProgress.took", instead(_take_any_place)),),
         seed=0,
         world="reading",
     ),

@@ -6,7 +6,7 @@ from eventlog.errors import InvalidArgument, TaskNotFound
 from eventlog.node.state import iterations as module
 from eventlog.node.state.iterations import _scope_of
 from eventlog.node.state.tasks import make_task
-from eventlog.query.iterate import scopes
+from eventlog.query import iterate
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def test_names_that_nobody_has_installed_cost_no_look_at_the_packages(lookups):
         with pytest.raises(TaskNotFound, match="count, own, remove"):
             make_task(name, {})
         assert _scope_of(name) is None
-    assert lookups == ["eventlog.tasks", scopes.GROUP]
+    assert lookups == ["eventlog.tasks", iterate.GROUP]
 
 
 def test_of_two_with_one_name_the_first_is_called(lookups):

@@ -18,8 +18,8 @@ LARGER = {
     "HealthGround": 14,  # says what is wrong with anything
     "IncomingGround": 11,
     "MendingGround": 12,
-    "RetentionGround": 14,
-    "StateReadsGround": 12,
+    "RetentionGround": 13,
+    "StateReadsGround": 11,
     "TakeOverGround": 18,  # begins and ends terms: everything that is led begins and ends with them
     "CopiesGround": 12,
     "InnerGround": 11,

@@ -52,7 +52,7 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class RowsRead:
     """Rows, in order within each segment, and the places after them. `still` are segments whose promises stand still.
 
     An answer ends where the promise of any segment asked about does.
@@ -78,7 +78,7 @@ class WorkReading:
         earliest: bool,
         filter_: Filter | None = None,
         wait_ms: int = READ_WAIT_MS,
-    ) -> Found:
+    ) -> RowsRead:
         """Return what follows places of some segments and matches; waits a while for it.
 
         Raises:
@@ -113,7 +113,7 @@ class WorkReading:
         answer = Message.FromString(delivered.message).poll_answer
         rows = list(_rows(answer, memoryview(b"".join(delivered.body)), cache_id))
         still = frozenset(row.segment for row in answer.stalled)
-        return Found(rows=rows, after=_places(token.decode(answer.position)), still=still)
+        return RowsRead(rows=rows, after=_places(token.decode(answer.position)), still=still)
 
     def _position(self, cache_id: int, places: Mapping[int, Place]) -> Position:
         of = sorted(places)

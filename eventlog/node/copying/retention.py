@@ -34,7 +34,6 @@ from eventlog.node.reading.tail import Tail
 from eventlog.node.reclaiming import Reclaiming
 from eventlog.node.state.caches import Caches, CacheState
 from eventlog.node.writing.storage import StorageThread
-from eventlog.replication import Replication
 from eventlog.segment.holds import STEPS_MAX, Hold, fewer, fewer_heads, held_percent, hold_ceiling, keeping_back, merged
 from eventlog.segment.keys import log_range, parse_log_key, step_range
 from eventlog.segment.port import Store
@@ -66,7 +65,6 @@ _AnswerOf = Callable[[CacheState, Message, Led], Awaitable[Message]]
 class RetentionGround(Protocol):
     """What this module needs of the node."""
 
-    core: Replication
     replicas: Replicas
     primaries: Primaries
     store: Store
@@ -112,7 +110,7 @@ class RetentionSteps:
         trimmed_id = int(cache.trimmed_ids[led].max(initial=0))
         below = self._node.steps.at_or_below(cache.cache_id, trimmed_id).nbytes
         # watermarks rise with the writes of other caches, too: no event of this one lies above the last in the tail
-        committed_id = min(int(self._node.core.watermark[led].max(initial=0)), self._node.tail.last_id(cache.cache_id))
+        committed_id = min(int(self._node.replicas.core.watermark[led].max(initial=0)), self._node.tail.last_id(cache.cache_id))
         last_id = max(committed_id, steps[-1].id if steps else 0)
         return CacheLog(
             trimmed=Mark(trimmed_id, trimmed_events, int(below * share)), steps=marks, now=Mark(last_id, total, int(counted_bytes * share))
@@ -266,7 +264,7 @@ class Retention:
         if request.flush:
             await node.listeners.home.write_positions_of(cache.cache_id)  # what is held back is what is written down
             await self.flush()
-            marks, ends = self._marks[led.segments], node.core.ends[led.segments]
+            marks, ends = self._marks[led.segments], node.replicas.core.ends[led.segments]
             ceiling = flushed_ceiling(marks, ends) if (marks < ends).any() else ID_MAX
         if request.upto:
             exact = await self._steps.own_window(cache, led.segments, after=request.after, upto=request.upto)
@@ -294,7 +292,7 @@ class Retention:
             node.listeners.home.note_held({held.listener: held.percent for held in cut.held})
         if not cut.id:
             return Message(run_retention_answer=pb.RunRetentionAnswer())
-        ends, marks = node.core.ends, self._marks
+        ends, marks = node.replicas.core.ends, self._marks
         ready = [segment for segment in led.segments if marks[segment] >= min(cut.id, int(ends[segment]))]
         find = partial(trims_to, node.store, cache.cache_id, ready, cut=cut.id, trimmed_ids=cache.trimmed_ids.copy())
         trims = await aside(find)
@@ -316,7 +314,7 @@ class Retention:
                 cache.trimmed_ids[trim.segment] = trim.last_id
                 cache.trimmed_offsets[trim.segment] = max(cache.trimmed_offsets[trim.segment], trim.offset)
             segments = np.array([trim.segment for trim in trims], np.int64)
-            node.core.trimmed(segments, cache.trimmed_ids[segments])  # who needs what goes gets a copy of the segment
+            node.replicas.core.trimmed(segments, cache.trimmed_ids[segments])  # who needs what goes gets a copy of the segment
             gone = node.steps.trim(cache.cache_id, max(trim.last_id for trim in trims))
             ranges, rows = trim_write(trims)
             meta_ranges = [step_range(cache.cache_id, upto=gone)] if gone else []

@@ -34,7 +34,6 @@ from eventlog.node.state.freshness import Freshness
 from eventlog.node.state.pins import NOT_HERE, Pin, Pins, Places
 from eventlog.node.writing.storage import StorageThread
 from eventlog.predicate.spec import CompiledFilter
-from eventlog.replication import Replication
 from eventlog.segment.keys import TAG_ENTRY, entry_key, entry_prefix, tag_range
 from eventlog.segment.port import Range, Snapshot, Store
 from eventlog.wire.eventlog_pb2 import Message, Part, ReadState, ReadStateAnswer
@@ -229,7 +228,6 @@ class StateReadsGround(Protocol):
 
     number: int
     store: Store
-    core: Replication
     low: LowWatermark
     storage: StorageThread
     replicas: Replicas
@@ -283,7 +281,7 @@ class StateReads:
     def __init__(self, node: StateReadsGround) -> None:
         self._node = node
         self._thread = ReaderThread()
-        self._ends = node.core.ends.copy()  # the state may be ahead of the marks up to there: it was written before this process
+        self._ends = node.replicas.core.ends.copy()  # the state may be ahead of the marks up to there: it was written before this process
         self.pins = Pins(node.store, node.storage, places=self._places)
 
     def start(self) -> None:
@@ -346,7 +344,7 @@ class StateReads:
         node = self._node
         node.close_up()
         applied = node.followed.applied
-        is_here = (node.replicas.serving | node.low.here) & node.core.holds & (applied >= self._ends)
+        is_here = (node.replicas.serving | node.low.here) & node.replicas.core.holds & (applied >= self._ends)
         ids = np.where(is_here, np.maximum(applied, node.low.limits), NOT_HERE)
         return Places(ids=ids, applied=np.where(is_here, applied, NOT_HERE))
 
@@ -359,7 +357,7 @@ class StateReads:
 
     def _is_copied(self, segment: int) -> bool:
         node = self._node
-        return bool(node.low.here[segment] and node.core.holds[segment] and node.followed.applied[segment] >= self._ends[segment])
+        return bool(node.low.here[segment] and node.replicas.core.holds[segment] and node.followed.applied[segment] >= self._ends[segment])
 
     def _is_reached(self, number: int) -> bool:
         if number in (0, self._node.number):
@@ -429,7 +427,7 @@ class StateReads:
         done: asyncio.Future[Delivered | EventLogError] = asyncio.get_running_loop().create_future()
         pull = Pull(
             cache=cache,
-            cursor=Cursor.at_id(self._node.core.segments, id_, asked=asked),
+            cursor=Cursor.at_id(self._node.replicas.core.segments, id_, asked=asked),
             until=id_,
             limits=Limits(events=1, nbytes=1),
             owner=done,

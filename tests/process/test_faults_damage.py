@@ -148,6 +148,7 @@ def test_a_node_whose_manifest_lost_its_end_serves_nothing_until_the_loss_is_acc
         node.options = (*node.options, "--accept-data-loss")
         node.start()
         node.command("admin", "force-primary", "--all-lost", "n1", "--accept-data-loss")
+        node.command("admin", "status", "--wait", "1m")  # they take a moment to adopt what is left
         with eventlog.blocking.connect(node.address) as client:
             kept = {event.key for event in client.cache("c").events(accept_diverged=True)}
         assert bool(kept) == is_anything_left, "what was left is not given up"

@@ -198,7 +198,7 @@ def test_what_a_request_to_a_member_that_has_left_fails_with_is_looked_at():
         told = []
         asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context["message"]))
         node = trio.nodes[0]
-        asked, lost = module._Asked(incarnation="gone"), asyncio.get_running_loop().create_future()
+        asked, lost = module._AskedPeer(incarnation="gone"), asyncio.get_running_loop().create_future()
         lost.add_done_callback(partial(node.closing._heard, 9, asked, 1))
         lost.set_exception(ConnectionLost(address="there", why="it has left"))
         await asyncio.sleep(0)

@@ -1,10 +1,9 @@
 """Pieces of a buffer taken together by pyarrow, which takes a tenth of a second to load: nodes load it as they start."""
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-Ints = npt.NDArray[np.int64]
+from eventlog.arrays import Ints
 
 
 def take_pieces(data: bytes, starts: Ints, sizes: Ints) -> bytes | memoryview:

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from eventlog.arrays import Ints
 from eventlog.batch.layout import TABLE
 from eventlog.batch.marks import BEFORE, BLOCK_HEAD_BYTES, EXPIRY, HEADERS, PROMOTED, TABLE_ROW_BYTES, pad8
 from eventlog.batch.sections import add_promoted, pad8s
 from eventlog.hashing import HASH_BITS, hash_keys, route_bytes
 
-Ints = npt.NDArray[np.int64]
 _PADS = tuple(bytes(n) for n in range(8))
 _BITS = np.array([bitmap.bit_count() for bitmap in range(16)], np.int64)
 ROW = Struct("<HHIII")  # one row of TABLE, for who has few: an array of one row takes several times as long to make and to ask

@@ -12,13 +12,13 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from eventlog.arrays import Ints
 from eventlog.batch.marks import BEFORE, BLOCK_HEAD_BYTES, EXPIRY, HEADERS
 from eventlog.batch.one import find_one
 from eventlog.batch.sections import pad8s
 from eventlog.errors import TooLarge
 from eventlog.events import Kind, decode_headers
 
-Ints = npt.NDArray[np.int64]
 Number = TypeVar("Number", bound=np.number[Any])
 FROM_CLIENTS = EXPIRY | HEADERS
 _BITS = np.array([bitmap.bit_count() for bitmap in range(32)], np.int64)

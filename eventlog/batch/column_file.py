@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from eventlog.arrays import Ints, Mask
 from eventlog.batch.columns import EventColumns, Runs, runs_of
 from eventlog.batch.join import Bytes, cut_out
 from eventlog.batch.layout import RUN
@@ -22,8 +23,6 @@ from eventlog.checksum import crc32c
 from eventlog.errors import CorruptData
 from eventlog.ids import ID_STEP
 
-Ints = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
 Read = Callable[[int, int], bytes]  # (size, place)
 ROWS_TOGETHER = 8
 _PIECE_WORTH_BYTES = 6 << 10  # reading one piece takes as long as so many bytes at once

@@ -12,6 +12,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from eventlog.arrays import Ints, Mask
 from eventlog.batch.join import Joined, Packed, cut_out, indexes_within
 from eventlog.batch.layout import RUN
 from eventlog.batch.marks import BEFORE, BLOCK_HEAD_BYTES, EXPIRY, HEADERS, PROMOTED, SCHEMA_ID, pad8
@@ -19,8 +20,6 @@ from eventlog.batch.sections import SectionPlaces, find_field, find_sections
 from eventlog.batch.texts import Texts
 from eventlog.ids import ID_STEP
 
-Ints = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
 Bytes = bytes | memoryview
 Column = tuple[bytes, Bytes]  # offsets, bytes
 _RUN_FIELDS = ("segment", "base", "first_offset", "epoch", "count")

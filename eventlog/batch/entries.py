@@ -16,6 +16,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from eventlog.arrays import NONE, Ints, Mask
 from eventlog.batch.columns import EventColumns
 from eventlog.batch.join import cut_out
 from eventlog.batch.layout import RUN
@@ -31,8 +32,6 @@ HAS_SCHEMA = 2
 HEAD = Struct("<BBq")
 HEAD_EXPIRY = Struct("<BBqq")
 _SCHEMA = Struct("<I")
-Ints = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
 Bytes = bytes | memoryview
 _STATE = bytes((Kind.STATE,))
 
@@ -171,7 +170,7 @@ def state_columns(keys: Sequence[bytes], values: Sequence[bytes], *, segments: I
 def _numbers(data: bytes, at: Ints) -> Ints:
     """Return the i64 at each place, aligned or not: an array whose items overlap is looked into."""
     if not len(at):
-        return np.zeros(0, np.int64)
+        return NONE
     found: Ints = np.ndarray((len(data) - 7,), "<i8", data, strides=(1,))[at].astype(np.int64)
     return found
 

@@ -12,12 +12,12 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from eventlog.arrays import Ints
 from eventlog.batch.layout import RUN
 from eventlog.batch.marks import EXPIRY, PROMOTED, SCHEMA_ID
 from eventlog.batch.sections import SectionPlaces, find_sections
 from eventlog.ids import ID_STEP, NODE_BITS
 
-Ints = npt.NDArray[np.int64]
 Bytes = bytes | memoryview
 _ARROW_PIECES_MIN = 96  # a call of arrow takes as long as so many slices
 _PADS = tuple(bytes(n) for n in range(8))

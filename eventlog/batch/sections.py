@@ -22,16 +22,15 @@ import numpy as np
 import numpy.typing as npt
 from xxhash import xxh3_64_intdigest
 
+from eventlog.arrays import Ints, Mask
 from eventlog.batch.layout import PRODUCER, VALUE_HEAD, VALUE_HEAD_BYTES
 from eventlog.batch.marks import BEFORE, BLOCK_HEAD_BYTES, EXPIRY, HEADERS, PROMOTED, SCHEMA_ID, pad8
 from eventlog.ids import ID_STEP
 
-Ints = npt.NDArray[np.int64]
 OPTIONAL = (EXPIRY, BEFORE, HEADERS, SCHEMA_ID, PROMOTED)
 _BITS = np.array([bitmap.bit_count() for bitmap in range(32)], np.int64)
 _PRODUCER_WORDS = PRODUCER.itemsize // 4
 _LENGTHS_AT = VALUE_HEAD_BYTES // 4
-Mask = npt.NDArray[np.bool_]
 _HEAD = Struct("<II")
 
 

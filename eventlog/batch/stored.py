@@ -12,12 +12,12 @@ from struct import Struct
 import numpy as np
 import numpy.typing as npt
 
+from eventlog.arrays import Ints
 from eventlog.batch.layout import FORMAT, HAS_PRODUCERS, PRODUCER, VALUE_HEAD, VALUE_HEAD_BYTES
 from eventlog.batch.sections import firsts_of_runs
 from eventlog.checksum import crc32c
 from eventlog.ids import ID_STEP
 
-Ints = npt.NDArray[np.int64]
 _HEAD_WORDS = VALUE_HEAD_BYTES // 4
 _PRODUCER_WORDS = PRODUCER.itemsize // 4
 

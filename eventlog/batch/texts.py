@@ -13,8 +13,8 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-Ints = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
+from eventlog.arrays import Ints, Mask
+
 Words = npt.NDArray[np.uint64]
 _WORD = 8
 _ALL_BITS = np.uint64(0xFFFFFFFFFFFFFFFF)

@@ -11,13 +11,13 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
+from eventlog.arrays import Ints
 from eventlog.batch.join import Packed, indexes_within, join_packed, pack
 from eventlog.batch.layout import read_head
 from eventlog.consume.cursor import Cursor, SegmentEnds
 from eventlog.ids import ID_STEP
 from eventlog.limits import STORED_VALUE_VERBATIM_BYTES_MIN
 
-Ints = npt.NDArray[np.int64]
 NO_LIMIT = np.iinfo(np.int64).max
 WHOLE_VALUE_FACTOR = 4  # a stored value goes out whole, uncopied, while it is at most this many times what was asked for
 _KINDS_AT = 20  # of `layout.VALUE_HEAD`

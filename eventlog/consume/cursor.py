@@ -11,11 +11,9 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
+from eventlog.arrays import NONE, Ints
 from eventlog.consume.position import OFFSET_UNKNOWN, Position, SegmentPositions
 from eventlog.errors import PositionDiverged
-
-Ints = npt.NDArray[np.int64]
-_NO_PLACES = np.zeros(0, np.int64)
 
 
 class SegmentEnds:
@@ -47,7 +45,7 @@ class Cursor:
         else:
             self.asked = None
             self._scalar = at
-            self._ids = self._offsets = self._epochs = _NO_PLACES
+            self._ids = self._offsets = self._epochs = NONE
 
     @classmethod
     def at_id(cls, segments: int, id_: int, *, asked: Ints | None) -> Self:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from eventlog.arrays import Ints
 from eventlog.batch.column_file import ColumnFile
 from eventlog.batch.columns import EventColumns, columns_of_joined, columns_of_values, join_events
 from eventlog.batch.join import Joined, indexes_within
@@ -25,11 +26,9 @@ from eventlog.errors import BadMessage
 from eventlog.ids import ID_STEP
 from eventlog.predicate.spec import CompiledFilter
 
-Ints = npt.NDArray[np.int64]
 _WINDOW_EVENTS = 4_096
 _WINDOW_TIMES = 2  # the first window against the events that are wanted at most
 _WINDOW_GROWTH = 4
-_NO_ROWS = np.zeros(0, np.int64)
 Changes = npt.NDArray[np.uint8]
 
 

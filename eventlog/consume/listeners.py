@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 
+from eventlog.arrays import NONE, Ints
 from eventlog.consume.position import OFFSET_UNKNOWN, Position, SegmentPositions
 from eventlog.errors import CorruptData, InvalidArgument
 from eventlog.predicate.spec import FilterSpec
@@ -21,7 +21,6 @@ FILTERS_MAX = 16  # of one listener; of more alterations the oldest are forgotte
 ID_BYTES_MAX = 100
 _ID = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._-]{{0,{ID_BYTES_MAX - 1}}}")
 _ALPHABET = "0123456789abcdefghijklmnopqrstuvwxyz"
-Ints = npt.NDArray[np.int64]
 
 
 class FilterFrom(msgspec.Struct, frozen=True, kw_only=True):
@@ -143,7 +142,7 @@ class Progress:
         self._scope = (cluster, cache_id, segments)
         self.all_id = all_id
         self._ids: Ints | None = None
-        self._offsets = self._epochs = np.zeros(0, np.int64)
+        self._offsets = self._epochs = NONE
 
     def move(self, position: Position) -> bool:
         """Take in where a listener was polled at; return whether that is any further, in any segment.

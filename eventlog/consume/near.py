@@ -7,7 +7,8 @@ other, which costs an invalidation and nothing else.
 import numpy as np
 import numpy.typing as npt
 
-Ints = npt.NDArray[np.int64]
+from eventlog.arrays import Ints
+
 Digests = npt.NDArray[np.uint64]
 
 

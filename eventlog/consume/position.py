@@ -8,12 +8,11 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from eventlog.arrays import Ints
 from eventlog.errors import BadMessage, PositionMismatch
 from eventlog.limits import KEY_BYTES_MAX, SEGMENTS_MAX
 
-Ints = npt.NDArray[np.int64]
 OFFSET_UNKNOWN = -1  # next offset of a segment whose reader began at a scalar id and has seen no event of it yet
 ID_MAX = (1 << 63) - 1
 EPOCH_MAX = (1 << 32) - 1

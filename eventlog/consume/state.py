@@ -16,11 +16,11 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
+from eventlog.arrays import Ints
 from eventlog.batch.entries import StateCursor
 from eventlog.consume.position import OFFSET_UNKNOWN, STEPS_PER_SEGMENT_MAX, Position, SegmentPositions, Step
 from eventlog.errors import BadMessage
 
-Ints = npt.NDArray[np.int64]
 _REST = b""  # the key of the step of a segment that was read to its end: all keys above the other steps
 
 

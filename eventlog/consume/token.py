@@ -20,8 +20,9 @@ from typing import Any
 
 import numpy as np
 
+from eventlog.arrays import Ints
 from eventlog.checksum import crc32c
-from eventlog.consume.position import Acknowledged, Ints, Position, SegmentPositions, Step, bad_token, checked
+from eventlog.consume.position import Acknowledged, Position, SegmentPositions, Step, bad_token, checked
 
 VERSION = 1
 

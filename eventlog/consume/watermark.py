@@ -14,9 +14,9 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from eventlog.arrays import Ints
 from eventlog.errors import BadMessage
 
-Ints = npt.NDArray[np.int64]
 _NONE = np.iinfo(np.int64).max
 PROMISE: Final = np.dtype([("id", "<i8"), ("segment", "<u2"), ("zero", "<u2"), ("epoch", "<u4"), ("last_id", "<i8")])
 

@@ -16,12 +16,13 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from eventlog.arrays import Ints
 from eventlog.batch.check import FROM_CLIENTS, BadBlocks, Bounds, check_blocks, slices
 from eventlog.batch.marks import EXPIRY
 from eventlog.events import TOO_DEEP, Kind, are_too_deep, is_too_deep
 from eventlog.hashing import HASH_BITS, hash_key, hash_keys, route_bytes, segment_of
 from eventlog.interceptor.key_table import KeyTable
-from eventlog.interceptor.share import CacheRules, Ints, Share, Submitted
+from eventlog.interceptor.share import CacheRules, Share, Submitted
 from eventlog.limits import HEADERS_BYTES_MAX, KEY_BYTES_MAX, VALUE_BYTES_MAX
 
 BOUNDS = Bounds(key_bytes=KEY_BYTES_MAX, value_bytes=VALUE_BYTES_MAX, header_bytes=HEADERS_BYTES_MAX, columns=FROM_CLIENTS)

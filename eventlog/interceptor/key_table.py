@@ -6,9 +6,9 @@ A miss is certain; a hit is certain but for a collision of xxh3_64, which shows 
 import numpy as np
 import numpy.typing as npt
 
+from eventlog.arrays import Ints
 from eventlog.events import Kind
 
-Ints = npt.NDArray[np.int64]
 Hashes = npt.NDArray[np.uint64]
 _EMPTY, _GONE = np.uint64(0), np.uint64(1)
 _ROOM_MIN = 1 << 10

@@ -18,6 +18,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from eventlog.arrays import NONE, Ints
 from eventlog.batch.marks import ABSENT, REFUSED
 from eventlog.batch.sections import spread
 from eventlog.batch.views import StoredValue
@@ -33,14 +34,12 @@ from eventlog.limits import (
     PRODUCERS_PER_SEGMENT_MAX,
 )
 
-Ints = npt.NDArray[np.int64]
 Kinds = npt.NDArray[np.uint8]
 _ONE: Final = Struct("<qqB")  # the result of a block of one event: its sequence and 1, id, kind
 _ONES: Final = np.dtype([("after", "<i8"), ("id", "<i8"), ("kind", "u1")])
 _RING_BYTES: Final = _ONE.size * PRODUCER_RESULTS_KEPT
 _OBJECT_BYTES: Final = 400  # what a frame's result costs beside its arrays' bytes, roughly
 _HEAD: Final = Struct("<qqH")  # of a stored row: last sequence, last id, results; then sequences, sizes, ids, kinds
-_NONE: Final = np.zeros(0, np.int64)
 _IDLE_IDS, _IDLE_IDS_MIN = PRODUCER_IDLE_MS_MAX << 22, PRODUCER_IDLE_MS_MIN << 22
 _SEGMENT_BYTES = 25  # of a producer's arrays
 
@@ -168,7 +167,7 @@ class Results:
         behind = self.logged[all_.segments] - all_.sequences
         picked = (wanted[all_.segments] & (behind >= 0) & (behind < PRODUCER_RESULTS_KEPT)).nonzero()[0]
         sizes = np.diff(all_.starts)
-        ends = np.maximum.reduceat(np.append(all_.ids, 0), all_.starts[:-1]) if len(sizes) else _NONE
+        ends = np.maximum.reduceat(np.append(all_.ids, 0), all_.starts[:-1]) if len(sizes) else NONE
         picked = picked[np.lexsort((ends[picked], all_.sequences[picked], all_.segments[picked]))]
         own, sequences = all_.segments[picked], all_.sequences[picked]
         is_last = np.append((own[1:] != own[:-1]) | (sequences[1:] != sequences[:-1]), True)[: len(own)]  # a number lost and given again

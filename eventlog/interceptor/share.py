@@ -7,13 +7,13 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from eventlog.arrays import Ints
 from eventlog.batch.check import Blocks, slices
 from eventlog.batch.entries import Entry
 from eventlog.batch.views import Block, decode_block
 from eventlog.errors import EventLogError
 from eventlog.interceptor.key_table import Hashes, KeyTable
 
-Ints = npt.NDArray[np.int64]
 _NO_HASHES = np.zeros(0, np.uint64)
 _ALONE = np.full(1, -1, np.int64)
 _ALONE.flags.writeable = False

@@ -8,6 +8,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from eventlog.arrays import NONE, Ints
 from eventlog.batch.build import Columns, build_blocks
 from eventlog.batch.check import slices
 from eventlog.batch.layout import OUTCOMES
@@ -15,7 +16,7 @@ from eventlog.batch.marks import ABSENT, REFUSED
 from eventlog.batch.sections import firsts_of_runs
 from eventlog.batch.stored import Sections
 from eventlog.events import Kind
-from eventlog.interceptor.share import Ints, Share
+from eventlog.interceptor.share import Share
 from eventlog.predicate.json_fields import JsonFields
 
 _encode = msgspec.json.Encoder().encode
@@ -64,7 +65,6 @@ def _is_untouched(share: Share) -> bool:
 
 _FIRST = np.zeros(1, np.int64)
 _BLOCK_BYTES_ALONE = 2_048
-_NO_ROWS = np.zeros(0, np.int64)
 
 
 def _has_producer(share: Share) -> npt.NDArray[np.bool_]:
@@ -93,7 +93,7 @@ def _verbatim(share: Share, order: Ints) -> Stamped:
         rank = _ranks(order, counts)
         lengths, counts, bitmaps, bits = lengths[order], counts[order], bitmaps[order], bits[order]
         segments, producers, sequences = segments[order], producers[order], sequences[order]
-    rows = rank if in_order else _NO_ROWS
+    rows = rank if in_order else NONE
     if share.rules.state and not in_order:  # nobody asks otherwise
         rows = np.empty(len(rank), np.int64)
         rows[rank] = np.arange(len(rank))
@@ -109,7 +109,7 @@ def _verbatim(share: Share, order: Ints) -> Stamped:
         submitted=counts,
         starts=starts,
     )
-    return Stamped(sections=sections, events=len(rank), rank=rank, rows=rows, expired_rows=_NO_ROWS, expired_rank=_NO_ROWS)
+    return Stamped(sections=sections, events=len(rank), rank=rank, rows=rows, expired_rows=NONE, expired_rank=NONE)
 
 
 def _overwritten(share: Share) -> npt.NDArray[np.uint8]:

@@ -5,9 +5,7 @@ from contextlib import closing
 from functools import partial
 from typing import Protocol
 
-import numpy as np
-import numpy.typing as npt
-
+from eventlog.arrays import Ints
 from eventlog.batch.entries import decode_entry
 from eventlog.batch.views import decode_value
 from eventlog.errors import EventLogError, Stopping
@@ -19,7 +17,6 @@ from eventlog.segment.keys import TAG_ENTRY, cache_range, parse_log_key, parse_s
 from eventlog.segment.port import Pair, Range, Store
 from eventlog.wire import eventlog_pb2 as pb
 
-Ints = npt.NDArray[np.int64]
 _READ_BYTES = 4 << 20
 _READ_ROWS = 2_000
 _PROBLEMS_MAX = 1_000

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from eventlog.arrays import Ints
 from eventlog.batch.build import WriteFrame, read_table
 from eventlog.batch.check import FROM_CLIENTS, Bounds
 from eventlog.consume.answer import CommittedGroup
@@ -91,7 +92,7 @@ from eventlog.node.writing.forward_write import OwnWrites, PartedWrites, awaited
 from eventlog.node.writing.groups import Pending, WriteResult
 from eventlog.node.writing.overlay import Overlay
 from eventlog.node.writing.storage import StorageThread
-from eventlog.node.writing.writer import Ints, Writer, WriterHooks
+from eventlog.node.writing.writer import Writer, WriterHooks
 from eventlog.replication import Replica, Replication
 from eventlog.segment.port import LogEnds, Store
 from eventlog.transport.connection import Exchange

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from eventlog.arrays import Ints, Mask
 from eventlog.batch.columns import EventColumns
 from eventlog.errors import BadPredicate, EventLogError, foreign
 from eventlog.events import Kind
@@ -27,8 +28,6 @@ from eventlog.predicate.tree import And, Column, Constant, Node, Path, Root, Ste
 from eventlog.predicate.truths import VALUE, cost_of, truth_of
 from eventlog.predicate.values import Truths
 
-Ints = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
 Steps = tuple[Step, ...]
 Wanted = frozenset[bytes] | re.Pattern[bytes]
 JOINED, UPDATED, LEFT = 1, 2, 3

@@ -7,13 +7,12 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from eventlog.arrays import Ints, Mask
 from eventlog.batch.columns import EventColumns
 from eventlog.batch.texts import Texts
 from eventlog.events import Kind
 from eventlog.predicate.tree import Root, Step
 
-Ints = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
 Steps = tuple[Step, ...]
 _WITHOUT_VALUE = (Kind.REMOVED, Kind.EXPIRED)
 _WITHOUT_BEFORE = (Kind.CREATED, Kind.STATE)

@@ -11,14 +11,12 @@ from itertools import islice
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 
+from eventlog.arrays import Ints, Mask
 from eventlog.batch.texts import Texts
 from eventlog.predicate.functions import like
 from eventlog.predicate.tree import And, Call, Compare, Constant, Like, Node, OneOf, Or, Path, Root
 
-Ints = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
 _NEEDLES_MAX = 16
 _SPARSE = 4  # so many times more bytes between the values than in them: each is looked at by itself
 _HITS_MAX = 4  # a row, on average: then looking takes longer than decoding

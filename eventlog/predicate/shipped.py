@@ -5,8 +5,8 @@ from typing import Any
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 
+from eventlog.arrays import Mask
 from eventlog.batch.columns import EventColumns
 from eventlog.errors import BadFilterParameters
 from eventlog.hashing import hash_keys
@@ -14,7 +14,6 @@ from eventlog.predicate.factories import Filter
 from eventlog.predicate.functions import equal
 from eventlog.predicate.spec import FilterContext
 
-Mask = npt.NDArray[np.bool_]
 _HASH_BITS = 63
 _STEPS_MAX = 32
 

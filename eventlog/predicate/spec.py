@@ -8,12 +8,11 @@ import numpy as np
 import numpy.typing as npt
 from xxhash import xxh3_128_digest
 
+from eventlog.arrays import Ints, Mask
 from eventlog.batch.columns import EventColumns
 from eventlog.ids import ID_MAX
 
 Image = Literal["value", "before"]
-Ints = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
 EVERY_KIND = 0xFF
 
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 
+from eventlog.arrays import Mask
 from eventlog.batch.texts import Texts
 from eventlog.events import KIND_NAMES
 from eventlog.predicate.frame import Frame
@@ -46,7 +46,6 @@ _NEITHER = 2  # in a list of codes, beside True and False
 _ORDERED = frozenset({str, bytes})
 _NUMBERS = frozenset({int, float})
 VALUE = 40  # a value is decoded
-Mask = npt.NDArray[np.bool_]
 OnTexts = Callable[[Texts], Mask]
 _WHOLE_MAX = 1 << 53
 _NOTHING = (b"", b"null")

@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from eventlog.arrays import Mask
 from eventlog.events import KIND_NAMES, decode_headers
 from eventlog.ids import EPOCH_MS, TIME_SHIFT
 from eventlog.predicate.frame import Frame
 from eventlog.predicate.functions import CASTS, INT64_MAX, ROWS, Argument, to_whole
 from eventlog.predicate.tree import Arithmetic, Call, Case, Cast, Column, Constant, Header, Negative, Node, Path
 
-Mask = npt.NDArray[np.bool_]
 Truth = tuple[Mask, Mask]  # where it is TRUE, where it is FALSE; elsewhere NULL
 Truths = Callable[[Frame], Truth]
 Values = Callable[[Frame], list[Any]]

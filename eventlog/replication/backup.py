@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from eventlog.arrays import Ints, Mask
 from eventlog.errors import BadMessage
 from eventlog.replication.columns import ONE_ACK, ONE_APPEND, Columns, Row
 from eventlog.replication.commands import Answer, Commands, Cut, Diverged, Learned, Write
@@ -16,8 +17,6 @@ from eventlog.replication.installs import Installs
 from eventlog.replication.messages import ACK, BEGIN, CHUNK, CUT, END, HELD, HISTORY, MISMATCH, REFUSED, STALE, UNKNOWN, Message, Table
 from eventlog.replication.terms import EpochStart, Replica, epoch_at, is_rising
 
-Ints = npt.NDArray[np.int64]
-Flags = npt.NDArray[np.bool_]
 Ack = tuple[int, int, int, int, int, int]
 Histories = dict[int, tuple[EpochStart, ...]]
 _INSTALL = BEGIN | CHUNK | END
@@ -122,9 +121,9 @@ class BackupCore:
 
     # ------------------------------------------------------------ rules, one method each
 
-    def is_source(self, segments: npt.NDArray[np.integer[Any]], sender: Replica) -> Flags:
+    def is_source(self, segments: npt.NDArray[np.integer[Any]], sender: Replica) -> Mask:
         """Return where the record names this replica as primary of the highest epoch known."""
-        named: Flags = self._columns.sources[segments] == self._columns.number_of(sender)
+        named: Mask = self._columns.sources[segments] == self._columns.number_of(sender)
         return named
 
     def check_ids(self, table: Table) -> None:
@@ -134,9 +133,9 @@ class BackupCore:
             why = f"segment {row['segment']} would end with {row['last']}; no id above {self._columns.ids_max} can have been issued"
             raise BadMessage(why=f"replication: {why}")
 
-    def is_stale(self, segments: Ints, epochs: Ints) -> Flags:
+    def is_stale(self, segments: Ints, epochs: Ints) -> Mask:
         """Return where a higher epoch than these is known: their primaries append nothing here, and get nothing acknowledged."""
-        stale: Flags = epochs < self._columns.epochs[segments]
+        stale: Mask = epochs < self._columns.epochs[segments]
         return stale
 
     def refusal(self, segment: int, epoch: int) -> int:

@@ -5,7 +5,7 @@ What is read is opaque here. A read that comes back for a stream that has change
 
 from eventlog.replication.columns import Columns, Row, history_rows, pack_rows, rows_with_history
 from eventlog.replication.commands import CloseSnapshot, Commands, OpenSnapshot, ReadLog, ReadSnapshot, Send
-from eventlog.replication.links import CATCH_UP, LIVE, NONE, PROBE, SNAPSHOT, Flight, Link, Stream, Transfer
+from eventlog.replication.links import CATCH_UP, LIVE, PROBE, SNAPSHOT, UNUSED, Flight, Link, Stream, Transfer
 from eventlog.replication.messages import BEGIN, CHUNK, END
 from eventlog.replication.roster import Roster
 from eventlog.replication.terms import starts_in
@@ -52,7 +52,7 @@ class CatchUp:
         link.clear(stream)
         link.queue.pop(segment, None)
         if link.modes.item(segment) != LIVE:
-            link.modes[segment] = NONE
+            link.modes[segment] = UNUSED
         return [CloseSnapshot(segment=segment, transfer=stream.transfer.number)] if stream.transfer else []
 
     def _go_live(self, link: Link, segment: int) -> None:

@@ -9,15 +9,13 @@ record there. Its sender is refused every further claim for a while, or it could
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from eventlog.arrays import Mask
 from eventlog.errors import BadMessage
 from eventlog.replication.columns import Columns
 from eventlog.replication.commands import Commands, Keep, LookUp, Take
 from eventlog.replication.messages import Message, Table
 from eventlog.replication.terms import Replica
-
-Flags = npt.NDArray[np.bool_]
 
 
 @dataclass(slots=True, eq=False)
@@ -39,11 +37,11 @@ class Claims:
         self._reading = 0  # the number of the last one that was begun
         self._is_reading = False
 
-    def are_ahead(self, rows: Table) -> Flags:
+    def are_ahead(self, rows: Table) -> Mask:
         """Return which rows name a term that no record seen here names; there may be none for the epoch that the own log ends in."""
         columns, segments, epochs = self._columns, rows["segment"], rows["epoch"]
         known = columns.epochs[segments]
-        ahead: Flags = (epochs > known) | ((epochs == known) & (columns.sources[segments] == 0))
+        ahead: Mask = (epochs > known) | ((epochs == known) & (columns.sources[segments] == 0))
         return ahead
 
     def rest(self, sender: Replica, rows: Table, *, message: Message | None = None, now_ms: int) -> Commands:

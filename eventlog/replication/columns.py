@@ -4,14 +4,11 @@ from collections.abc import Sequence
 from struct import Struct
 
 import numpy as np
-import numpy.typing as npt
 
+from eventlog.arrays import Ints
 from eventlog.ids import ID_MAX
 from eventlog.replication.messages import ACK, APPEND, HISTORY
 from eventlog.replication.terms import EpochStart, Options, Replica, Term, epoch_at, starts_in
-
-Ints = npt.NDArray[np.int64]
-Flags = npt.NDArray[np.bool_]
 
 NEVER = -1
 NOBODY = -1

@@ -3,12 +3,10 @@
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from eventlog.arrays import Ints
 from eventlog.replication.messages import Message
 from eventlog.replication.terms import EpochStart, LostRange, Replica
-
-Ints = npt.NDArray[np.int64]
 
 
 @dataclass(slots=True, kw_only=True, eq=False)

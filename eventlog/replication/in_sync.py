@@ -7,16 +7,13 @@ shows what became of it, whatever the shell believes.
 from collections.abc import Iterable
 
 import numpy as np
-import numpy.typing as npt
 
+from eventlog.arrays import Ints, Mask
 from eventlog.replication.columns import NEVER, Columns
 from eventlog.replication.commands import Commands, Propose
 from eventlog.replication.primary import PrimaryCore
 from eventlog.replication.roster import OWN, Roster
 from eventlog.replication.terms import Replica
-
-Ints = npt.NDArray[np.int64]
-Flags = npt.NDArray[np.bool_]
 
 
 class InSync:
@@ -82,11 +79,11 @@ class InSync:
         ready = segments[self._has_caught_up(slot, segments) & ~self._roster.awaited[slot, segments]]
         return [made for segment in ready.tolist() if (made := self._propose_joined(segment, slot, now_ms)) is not None]
 
-    def _has_caught_up(self, slot: int, segments: Ints) -> Flags:
+    def _has_caught_up(self, slot: int, segments: Ints) -> Mask:
         """Return where a replica holds all that is committed and, with the marker, proof of the present epoch."""
         columns = self._columns
         wanted = np.maximum(columns.watermark[segments], columns.starts[segments])
-        caught_up: Flags = (columns.starts[segments] != NEVER) & (self._roster.acknowledged[slot, segments] >= wanted)
+        caught_up: Mask = (columns.starts[segments] != NEVER) & (self._roster.acknowledged[slot, segments] >= wanted)
         return caught_up
 
     def _propose_joined(self, segment: int, slot: int, now_ms: int) -> Propose | None:
@@ -114,12 +111,12 @@ class InSync:
         made = [self._propose_without(segment, slots, now_ms) for segment, slots in late.items()]
         return [proposal for proposal in made if proposal is not None]
 
-    def _is_late(self, slot: int, *, now_ms: int) -> Flags:
+    def _is_late(self, slot: int, *, now_ms: int) -> Mask:
         columns, roster, options = self._columns, self._roster, self._columns.options
-        members: Flags = roster.in_sync[slot] & columns.leads
+        members: Mask = roster.in_sync[slot] & columns.leads
         if not members.any():
             return members
-        waits: Flags = (columns.ends > columns.watermark) & (roster.acknowledged[slot] < columns.ends)
+        waits: Mask = (columns.ends > columns.watermark) & (roster.acknowledged[slot] < columns.ends)
         if roster.is_here[slot]:
             return members & waits & (now_ms - columns.appended_ms >= options.ack_ms_max)
         away_ms = now_ms - roster.away_ms[slot]
@@ -147,9 +144,9 @@ class InSync:
 
     # ------------------------------------------------------------ who is missing
 
-    def short(self, *, now_ms: int) -> Flags:
+    def short(self, *, now_ms: int) -> Mask:
         """Return which segments led here have fewer members that answer than `min_in_sync`: an append would wait for the others."""
-        found: Flags = self._columns.leads & (self.answering(now_ms=now_ms) < self._primary.needed)
+        found: Mask = self._columns.leads & (self.answering(now_ms=now_ms) < self._primary.needed)
         return found
 
     def answering(self, *, now_ms: int) -> Ints:
@@ -165,15 +162,15 @@ class InSync:
         slots = np.flatnonzero(roster.in_sync[:, segment]).tolist()
         return tuple(roster.replicas[slot] for slot in slots if not self._is_answering(slot, now_ms=now_ms).item(segment))
 
-    def _is_answering(self, slot: int, *, now_ms: int) -> Flags:
+    def _is_answering(self, slot: int, *, now_ms: int) -> Mask:
         """Return of which segments a replica is a member that is connected and lets no append wait for too long."""
         columns, roster = self._columns, self._roster
-        members: Flags = roster.in_sync[slot]
+        members: Mask = roster.in_sync[slot]
         if slot == OWN:
             return members
         if not roster.is_here[slot]:
             return np.zeros_like(members)
-        waits: Flags = (columns.ends > columns.watermark) & (roster.acknowledged[slot] < columns.ends)
+        waits: Mask = (columns.ends > columns.watermark) & (roster.acknowledged[slot] < columns.ends)
         return members & ~(waits & (now_ms - columns.appended_ms >= columns.options.ack_ms_max))
 
     # ------------------------------------------------------------ proposals

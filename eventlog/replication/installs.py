@@ -17,7 +17,6 @@ from eventlog.replication.commands import BeginInstall, Command, Commands, EndIn
 from eventlog.replication.messages import BEGIN, CHUNK, HELD, TAKEN, Message
 from eventlog.replication.terms import EpochStart, Replica, Term, epoch_at
 
-Ints = npt.NDArray[np.int64]
 Ack = tuple[int, int, int, int, int, int]
 _TRANSFER_BITS = (1 << 32) - 1
 

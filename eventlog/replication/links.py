@@ -8,8 +8,8 @@ import numpy.typing as npt
 
 from eventlog.replication.terms import Replica
 
-NONE, PROBE, LIVE, CATCH_UP, SNAPSHOT, FAILED = range(6)
-"""NONE: nothing to do with the segment. PROBE: asked where its log ends. LIVE: gets every append at once. CATCH_UP: gets what it lacks
+UNUSED, PROBE, LIVE, CATCH_UP, SNAPSHOT, FAILED = range(6)
+"""UNUSED: nothing to do with the segment. PROBE: asked where its log ends. LIVE: gets every append at once. CATCH_UP: gets what it lacks
 from the log. SNAPSHOT: gets state and log, since the log does not reach back. FAILED: holds as committed what this log lacks."""
 
 
@@ -47,7 +47,7 @@ class Stream:
 
 
 class Link:
-    """A peer with a connection. `streams` has an entry for every segment that is neither NONE nor plainly LIVE.
+    """A peer with a connection. `streams` has an entry for every segment that is neither UNUSED nor plainly LIVE.
 
     `used_bytes` are those of all flights and reservations. `queue`: segments that want to read on, in order. `flown_ms`: when
     something sent in catching up was last acknowledged. `turns`: refusals of messages before the one of this number are old news, since

@@ -1,16 +1,13 @@
 """The primary's side of the segments that a node leads: append, count acknowledgements, commit."""
 
 import numpy as np
-import numpy.typing as npt
 
+from eventlog.arrays import Ints, Mask
 from eventlog.errors import NotEnoughReplicas, NotPrimary
 from eventlog.replication.columns import NEVER, Columns
 from eventlog.replication.commands import Command, Commands, Committed, Lead
 from eventlog.replication.roster import OWN, Roster
 from eventlog.replication.terms import EpochStart, Term
-
-Ints = npt.NDArray[np.int64]
-Flags = npt.NDArray[np.bool_]
 
 
 class PrimaryCore:
@@ -184,10 +181,10 @@ class PrimaryCore:
         held: int = min([row.item(segment) for row in self._roster.counted_rows])
         return held
 
-    def _is_adopted(self, segments: Ints) -> Flags:
+    def _is_adopted(self, segments: Ints) -> Mask:
         """Return whether the marker of the epoch is committed: every awaited replica has cut what is not in this log. Even if empty."""
         starts = self._columns.starts[segments]
-        adopted: Flags = (starts != NEVER) & (self._columns.watermark[segments] >= starts)
+        adopted: Mask = (starts != NEVER) & (self._columns.watermark[segments] >= starts)
         return adopted
 
     def count_own(self, segments: Ints, last_ids: Ints) -> Commands:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from eventlog.arrays import NONE, Ints, Mask
 from eventlog.errors import BadMessage
 from eventlog.replication.backup import BackupCore, pack_acks
 from eventlog.replication.claims import Claims
@@ -28,7 +29,7 @@ from eventlog.replication.commands import (
 )
 from eventlog.replication.in_sync import InSync
 from eventlog.replication.installs import Releases
-from eventlog.replication.links import LIVE, NONE, Link
+from eventlog.replication.links import LIVE, UNUSED, Link
 from eventlog.replication.messages import (
     HELD,
     MISMATCH,
@@ -47,9 +48,6 @@ from eventlog.replication.roster import Roster
 from eventlog.replication.streams import Streams
 from eventlog.replication.terms import EpochStart, Options, Replica, Term, epoch_at, last_of
 
-Ints = npt.NDArray[np.int64]
-Flags = npt.NDArray[np.bool_]
-
 
 class Replication:
     """The replicas of segments `[0, segments)` at the node `own`, in the process that calls itself `session` in segment records."""
@@ -66,7 +64,7 @@ class Replication:
         self._postponed: dict[int, tuple[Term, int]] = {}  # to be led when a cut under way is done
         self._releases = Releases(self.columns, self.backup.installs)
         self.claims = Claims(self.columns)
-        self._marked: Ints = np.zeros(0, np.int64)
+        self._marked: Ints = NONE
 
     # ------------------------------------------------------------ columns, to be read by anyone and written by none
 
@@ -96,22 +94,22 @@ class Replication:
         return self.columns.watermark
 
     @property
-    def leads(self) -> Flags:
+    def leads(self) -> Mask:
         """Return which segments this node is primary of, adopted or not."""
         return self.columns.leads
 
     @property
-    def adopted(self) -> Flags:
+    def adopted(self) -> Mask:
         """Return which of them have adopted their tail: only these are appended to, promised for and served as primary."""
         return self.columns.adopted
 
     @property
-    def holds(self) -> Flags:
+    def holds(self) -> Mask:
         """Return which segments the records want this node to hold."""
         return self.columns.holds
 
     @property
-    def matched(self) -> Flags:
+    def matched(self) -> Mask:
         """Return which backups are known to have a log that is a prefix of their primary's."""
         return self.columns.matched
 
@@ -291,14 +289,14 @@ class Replication:
             return None
         return self.primary.count_one(slot, segment, end)
 
-    def _is_of_term(self, table: Table, segments: Ints) -> Flags:
+    def _is_of_term(self, table: Table, segments: Ints) -> Mask:
         """Return which answers are to this node's own present terms.
 
         Raises:
             BadMessage: one says that a log matches beyond its own end.
         """
         columns = self.columns
-        of_term: Flags = columns.leads[segments] & (table["epoch"] == columns.epochs[segments])
+        of_term: Mask = columns.leads[segments] & (table["epoch"] == columns.epochs[segments])
         beyond = of_term & (table["status"] == HELD) & (table["end"] > columns.ends[segments])
         if np.count_nonzero(beyond):
             row = table[beyond][0]
@@ -335,7 +333,7 @@ class Replication:
         commands: Commands = []
         if status == HELD:
             commands = self._held(link, np.array([segment]), np.array([end]), correlation, now_ms=now_ms)
-        elif link.modes[segment] == NONE:
+        elif link.modes[segment] == UNUSED:
             pass
         elif status == UNKNOWN:
             commands = streams.unknown(link, segment, now_ms=now_ms)
@@ -436,9 +434,9 @@ class Replication:
     def _release(self, segment: int) -> Commands:
         return self._releases.begin([segment]) if self._releases.is_due(segment) else []
 
-    def believes(self, sender: Replica, segments: Ints, *, epochs: Ints) -> Flags:
+    def believes(self, sender: Replica, segments: Ints, *, epochs: Ints) -> Mask:
         """Return of which terms the records name this replica as primary."""
-        believed: Flags = (self.columns.epochs[segments] == epochs) & self.backup.is_source(segments, sender)
+        believed: Mask = (self.columns.epochs[segments] == epochs) & self.backup.is_source(segments, sender)
         return believed
 
     def promised(self, sender: Replica, segments: Ints, *, epochs: Ints, last_ids: Ints) -> Commands:
@@ -491,19 +489,19 @@ class Replication:
         """Return whom the watermark waits for: the in-sync set, the proposed one included. Only at the primary."""
         return self.sets.awaited(segment)
 
-    def short(self, *, now_ms: int) -> Flags:
+    def short(self, *, now_ms: int) -> Mask:
         """Return which segments led here lack members of the in-sync set that answer: new appends are better refused than kept waiting."""
         return self.sets.short(now_ms=now_ms)
 
-    def others_answering(self, *, now_ms: int) -> Flags:
+    def others_answering(self, *, now_ms: int) -> Mask:
         """Return of which segments another member of the in-sync set answers."""
-        found: Flags = self.sets.answering(now_ms=now_ms) > 1
+        found: Mask = self.sets.answering(now_ms=now_ms) > 1
         return found
 
-    def overdue(self, *, now_ms: int) -> Flags:
+    def overdue(self, *, now_ms: int) -> Mask:
         """Return which segments led here have something in flight for longer than an in-sync replica may take."""
         columns = self.columns
-        waits: Flags = columns.adopted & (columns.ends > columns.watermark)
+        waits: Mask = columns.adopted & (columns.ends > columns.watermark)
         return waits & (now_ms - columns.appended_ms >= columns.options.ack_ms_max)
 
     def missing(self, segment: int, *, now_ms: int) -> tuple[Replica, ...]:

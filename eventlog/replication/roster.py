@@ -6,12 +6,9 @@ A replica is a node's incarnation, so what another incarnation of the same node 
 from collections.abc import Collection, Iterable
 
 import numpy as np
-import numpy.typing as npt
 
+from eventlog.arrays import Ints
 from eventlog.replication.terms import Replica
-
-Ints = npt.NDArray[np.int64]
-Flags = npt.NDArray[np.bool_]
 
 OWN = 0
 MAX = np.iinfo(np.int64).max

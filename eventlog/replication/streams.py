@@ -7,17 +7,16 @@ step.
 """
 
 import numpy as np
-import numpy.typing as npt
 
+from eventlog.arrays import Ints
 from eventlog.replication.catch_up import CatchUp
 from eventlog.replication.columns import NEVER, Columns, pack_rows, plain_row, plain_rows, rows_with_history
 from eventlog.replication.commands import Commands, Diverged, Send
-from eventlog.replication.links import CATCH_UP, FAILED, LIVE, NONE, PROBE, SNAPSHOT, Link
+from eventlog.replication.links import CATCH_UP, FAILED, LIVE, PROBE, SNAPSHOT, UNUSED, Link
 from eventlog.replication.messages import CUT
 from eventlog.replication.roster import Roster
 from eventlog.replication.terms import Replica, last_of
 
-Ints = npt.NDArray[np.int64]
 _FAILED_RETRY = 5  # times `ack_ms_max`: who refused to cut is asked again that seldom
 _SNAPSHOT_PATIENCE = 10  # times `ack_ms_max`: dropping and storing take their time
 
@@ -60,12 +59,12 @@ class Streams:
         for link in self.links.values():
             if not (is_led and self._is_target(link, segment)):
                 commands += self.catch_up.end(link, segment)
-                link.modes[segment] = NONE
+                link.modes[segment] = UNUSED
                 self._forget(link, segment)
                 continue
             if not self._roster.awaited_rows[link.slot].item(segment):
                 self._forget(link, segment)
-            if link.modes.item(segment) == NONE:
+            if link.modes.item(segment) == UNUSED:
                 self._ask(link, segment, now_ms=now_ms)
         return commands
 

@@ -40,6 +40,7 @@ from typing import Generic, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from eventlog.arrays import NONE
 from eventlog.errors import EventLogError, KeyExists, NoState, OutcomeUnknown, ProducerUnknown, SequenceGap, VersionMismatch
 from eventlog.limits import PRODUCER_RESULTS_KEPT
 from eventlog.routing.retry import CURABLE
@@ -136,7 +137,7 @@ class Frame(Generic[Content]):
         self.segments = segments
         self.only = segments.item(0) if len(segments) == 1 else -1
         self.content = content
-        self.sequences: Sequences = _NO_SEQUENCES
+        self.sequences: Sequences = NONE
         self.state = State.QUEUED
         self.doubtful = False
         self.wanted = True
@@ -150,7 +151,6 @@ class Frame(Generic[Content]):
 
 
 BEHIND_MAX = 5  # with the waits between: a few tenths of a second
-_NO_SEQUENCES: Sequences = np.zeros(0, np.int64)
 _SENT, _DONE = State.SENT, State.DONE  # attributes of an enumeration are slow
 
 

@@ -18,6 +18,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from eventlog.arrays import Ints
 from eventlog.batch.layout import VALUE_HEAD, VALUE_HEAD_BYTES, ValueHead, checked_head, read_head
 from eventlog.errors import CorruptData, LostDisk, UnsupportedFormat
 from eventlog.ids import ID_MAX, ID_STEP
@@ -26,7 +27,6 @@ from eventlog.segment import keys
 from eventlog.segment.port import LogEnds, Pair, Range, Store
 from eventlog.segment.walking import check_sum
 
-Ints = npt.NDArray[np.int64]
 Refusal = CorruptData | LostDisk | UnsupportedFormat
 EVERYWHERE = -1  # as a fault's segment: nothing says which ones
 

@@ -16,13 +16,10 @@ from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import NamedTuple, Protocol
 
-import numpy as np
-import numpy.typing as npt
-
+from eventlog.arrays import Ints
 from eventlog.ids import id_before, time_of
 from eventlog.limits import MIB
 
-Ints = npt.NDArray[np.int64]
 _DEBT_BYTES_MIN = 64 * MIB
 _DEBT_SHARE = 4
 _NEVER = -(1 << 62)  # below whatever is counted: between steps, bytes are estimated, and counts may come out below nothing

@@ -13,16 +13,13 @@ Nothing may be removed above what `flush_marks` returned: those events would be 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-import numpy as np
-import numpy.typing as npt
-
+from eventlog.arrays import Ints
 from eventlog.batch.layout import read_head
 from eventlog.limits import MIB
 from eventlog.segment import keys
 from eventlog.segment.port import Pair, Range, Store
 from eventlog.segment.retention import Head, Plan
 
-Ints = npt.NDArray[np.int64]
 _READ_BYTES = 4 * MIB
 
 

@@ -11,9 +11,10 @@ from collections.abc import Collection, Iterable, Mapping
 
 import numpy as np
 
+from eventlog.arrays import Ints
 from eventlog.client.reading.batches import EventBatch
 from eventlog.consume.membership.record import Place
-from eventlog.consume.position import Ints, Position, SegmentPositions
+from eventlog.consume.position import Position, SegmentPositions
 from eventlog.events import Event
 
 Places = dict[int, Place]

@@ -9,8 +9,9 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from eventlog.arrays import Ints
 from eventlog.batch.views import Strings
-from eventlog.client.reading.columns import FrameForm, Ints, RowColumns, arrow_module, items_of
+from eventlog.client.reading.columns import FrameForm, RowColumns, arrow_module, items_of
 from eventlog.client.reading.pieces import Piece
 from eventlog.errors import InvalidArgument
 from eventlog.events import Event, EventSource, Kind

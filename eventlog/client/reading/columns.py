@@ -7,10 +7,9 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from eventlog.arrays import Ints
 from eventlog.batch.views import Strings
 from eventlog.events import ValueFormat
-
-Ints = npt.NDArray[np.int64]
 
 
 class FrameForm(NamedTuple):

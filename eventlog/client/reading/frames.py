@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from eventlog.arrays import Ints, Mask
 from eventlog.batch.arrow_pieces import take_pieces
 from eventlog.batch.views import Strings
 from eventlog.client.reading.columns import FrameForm, RowColumns, items_of
@@ -23,8 +24,6 @@ from eventlog.ids import EPOCH_MS, TIME_SHIFT
 
 __all__ = ["INFER", "Choice", "Frame", "check_typed", "choice_of", "frame_of", "headers_array", "inferred"]
 
-Ints = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
 
 OPTIONAL: Final = ("before", "headers")
 TIME: Final = pa.timestamp("us", "UTC")

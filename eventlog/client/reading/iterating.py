@@ -17,6 +17,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from eventlog.arrays import Ints
 from eventlog.batch.entries import StateBlock, StateCursor, read_state_part
 from eventlog.batch.views import Strings
 from eventlog.client.connections.nodes import Nodes
@@ -34,7 +35,6 @@ from eventlog.routing.routes import Routes
 from eventlog.wire.eventlog_pb2 import Filter, ForEach, IterationBatch, IterationNext, IterationStart, Message
 from eventlog.wire.eventlog_pb2 import StateCursor as CursorMessage
 
-Ints = npt.NDArray[np.int64]
 Key = str | bytes
 
 

@@ -11,6 +11,7 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
+from eventlog.arrays import NONE, Ints
 from eventlog.batch.layout import RUN
 from eventlog.batch.views import Block, Strings, decode_block, decode_value
 from eventlog.errors import CorruptData
@@ -18,7 +19,6 @@ from eventlog.events import Change
 from eventlog.ids import ID_STEP
 from eventlog.wire.eventlog_pb2 import Part, PollAnswer
 
-Ints = npt.NDArray[np.int64]
 JOIN_BELOW_EVENTS = 1_024  # pieces smaller than this on average are joined even if they are in order: an object a piece costs more
 
 
@@ -79,18 +79,17 @@ class Piece:
 
 
 _NOTHING = Strings(np.zeros(1, np.int32), memoryview(b""))
-_NO_RUNS = np.zeros(0, np.int64)
 NO_EVENTS = Piece(
     kinds=np.zeros(0, np.uint8),
     keys=_NOTHING,
     values=_NOTHING,
     before=None,
     headers=None,
-    segments=_NO_RUNS,
-    counts=_NO_RUNS,
-    bases=_NO_RUNS,
-    first_offsets=_NO_RUNS,
-    epochs=_NO_RUNS,
+    segments=NONE,
+    counts=NONE,
+    bases=NONE,
+    first_offsets=NONE,
+    epochs=NONE,
 )
 
 

@@ -9,8 +9,8 @@ from functools import partial
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 
+from eventlog.arrays import Ints
 from eventlog.batch.entries import StateCursor, read_state_part
 from eventlog.client.reading.batches import EventBatch, Order
 from eventlog.client.reading.columns import arrow_module
@@ -23,8 +23,6 @@ from eventlog.consume.state import Overlap, StateProgress, with_steps
 from eventlog.errors import CorruptData
 from eventlog.events import Change, EventSource
 from eventlog.wire.eventlog_pb2 import PollAnswer
-
-Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, kw_only=True)

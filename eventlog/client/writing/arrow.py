@@ -7,10 +7,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from eventlog.arrays import Ints
 from eventlog.batch.views import Strings
 from eventlog.errors import InvalidArgument
 
-Ints = npt.NDArray[np.int64]
 _NANOSECONDS = {pa.duration("ns"): pa.duration("us"), pa.time64("ns"): pa.time64("us")}
 
 

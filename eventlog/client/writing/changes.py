@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from eventlog.arrays import NONE
 from eventlog.client.values import StoredMany, written
 from eventlog.client.writing.singles import Condition
 from eventlog.errors import EventLogError, PartlyWritten
@@ -51,7 +52,6 @@ class Changes:
 
 
 Items = npt.NDArray[np.int64]
-_NOTHING: Items = np.zeros(0, np.int64)
 _NO_KINDS = np.zeros(0, np.uint8)
 
 
@@ -101,9 +101,9 @@ class Ledger:
         self.on_close: Callable[[Call], None] | None = None
         self.previous: bytes | None = None
         self._errors: list[tuple[Items, EventLogError]] = []
-        self._bounds = _NOTHING  # where each call begins, and the last ends; made when there is more than one item
-        self._left = _NOTHING  # how many items of each call are undecided
-        self._ids = _NOTHING
+        self._bounds = NONE  # where each call begins, and the last ends; made when there is more than one item
+        self._left = NONE  # how many items of each call are undecided
+        self._ids = NONE
         self._kinds: npt.NDArray[np.uint8] = _NO_KINDS
 
     def _begin(self) -> None:

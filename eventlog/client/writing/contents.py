@@ -11,6 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from eventlog.arrays import Ints
 from eventlog.batch.build import Columns, build_write
 from eventlog.batch.marks import REFUSED
 from eventlog.batch.one import build_one
@@ -21,8 +22,6 @@ from eventlog.events import Kind
 from eventlog.routing.routes import Routes
 from eventlog.routing.window import Frame, State
 from eventlog.wire.eventlog_pb2 import Message, WriteAnswer
-
-Ints = npt.NDArray[np.int64]
 
 
 class Body(Protocol):

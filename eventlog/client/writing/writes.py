@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from eventlog.arrays import NONE
 from eventlog.client.core import ClientCore
 from eventlog.client.formats import headers_bytes, lifespan
 from eventlog.client.reading.columns import arrow_module
@@ -242,7 +243,7 @@ class CacheWrites(CacheSingles):
 
 
 def _nothing() -> StoredMany:
-    return StoredMany(np.zeros(0, np.int64), np.zeros(0, np.uint8))
+    return StoredMany(NONE, np.zeros(0, np.uint8))
 
 
 def _done(result: StoredMany) -> "asyncio.Future[StoredMany]":

@@ -9,9 +9,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Protocol
 
-import numpy as np
-import numpy.typing as npt
-
+from eventlog.arrays import Mask
 from eventlog.consume.watermark import LowWatermark
 from eventlog.control.view import ClusterView
 from eventlog.errors import ConnectionLost, EventLogError, NotPrimary, OutcomeUnknown, Stopping, TimedOut, tellable
@@ -23,7 +21,6 @@ from eventlog.transport.connection import Connection, Exchange
 from eventlog.transport.stream import Reply
 from eventlog.wire.eventlog_pb2 import Message
 
-Mask = npt.NDArray[np.bool_]
 _FRAME_FIELDS = ("body_length", "opaque", "version", "timeout_ms")
 
 

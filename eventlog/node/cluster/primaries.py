@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 
+from eventlog.arrays import Ints
 from eventlog.control.view import ClusterView
 from eventlog.errors import BadMessage, EventLogError, NotPrimary, PrimariesMissing, Stopping, TimedOut
 from eventlog.limits import REQUEST_TIMEOUT_MS_DEFAULT
@@ -25,7 +25,6 @@ from eventlog.transport.connection import Exchange
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message
 
-Ints = npt.NDArray[np.int64]
 _AGAIN_S = 0.02
 _AGAIN_AFTER = (*CURABLE, TimedOut)
 _LEFT_TO_SAY_SO = 10  # a tenth of the request's time: its client is told what is missing before it gives up

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 
+from eventlog.arrays import Mask
 from eventlog.control.view import ClusterView
 from eventlog.errors import EventLogError
 from eventlog.node.cluster.peers import Peers
@@ -15,7 +15,6 @@ from eventlog.replication import Replication
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message
 
-Flags = npt.NDArray[np.bool_]
 _TIMEOUT_MS = 500  # of a member that is reached and silent
 
 
@@ -35,9 +34,9 @@ class ServingGround(Protocol):
 class Serving:
     """By segment: whether a primary serves it, takes its writes, answers its reads."""
 
-    led: Flags
-    writable: Flags
-    readable: Flags
+    led: Mask
+    writable: Mask
+    readable: Mask
 
 
 class Availability:

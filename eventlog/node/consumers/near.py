@@ -14,11 +14,12 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from eventlog.arrays import NONE, Ints
 from eventlog.batch.columns import columns_of_values
 from eventlog.batch.join import pack
 from eventlog.consume.answer import Limits
 from eventlog.consume.cursor import Cursor
-from eventlog.consume.near import Digests, Interest, Ints
+from eventlog.consume.near import Digests, Interest
 from eventlog.errors import BadMessage, ClientClosed, ConnectionLost, EventLogError, InvalidArgument, Overloaded
 from eventlog.hashing import hash_keys
 from eventlog.ids import ID_MAX
@@ -142,7 +143,7 @@ class NearReaders:
 
 def _keys_of(delivered: Delivered, *, after: int) -> Keys:
     if not delivered.events:
-        return np.zeros(0, np.uint64), np.zeros(0, np.int64)
+        return np.zeros(0, np.uint64), NONE
     packed = pack([part.segment for part in delivered.parts], delivered.body)
     events = columns_of_values(packed, after=after, until=delivered.upto)
     return np.array(hash_keys(events.keys.to_list()), np.uint64), events.ids

@@ -7,11 +7,12 @@ from typing import Protocol
 
 import numpy as np
 
+from eventlog.arrays import Ints
 from eventlog.batch.layout import RUN
 from eventlog.batch.views import Block, Strings, decode_block, decode_value
 from eventlog.consume import token
 from eventlog.consume.membership.record import Place
-from eventlog.consume.position import Ints, Position, SegmentPositions
+from eventlog.consume.position import Position, SegmentPositions
 from eventlog.errors import EventLogError
 from eventlog.ids import ID_STEP
 from eventlog.node.reading.answers import Reads

@@ -17,6 +17,7 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
+from eventlog.arrays import NONE
 from eventlog.batch.layout import ValueHead
 from eventlog.batch.views import decode_value
 from eventlog.consume.watermark import LowWatermark
@@ -44,7 +45,6 @@ AGAIN_MS = 2_000  # whoever has it may not have been there, or not have known th
 _AGAIN_MS_MAX = 600_000  # it costs a walk through the cache
 _LEAVE_MS_MAX = 5_000  # a new primary takes a second or two
 _LEAVE_POLL_MS = 20
-_NO_SEGMENTS = np.zeros(0, np.int64)
 _NO_EPOCHS = np.zeros(0, np.uint32)
 
 
@@ -179,9 +179,7 @@ class Mending:
         number, pairs = await self._fetch(cache, damage)
         checked(pairs, cache_id=cache.cache_id)
         nbytes = sum(len(value) for _, value in pairs)
-        await self._node.storage.append(
-            Append(log=pairs, meta=[], segments=_NO_SEGMENTS, ends=_NO_SEGMENTS, epochs=_NO_EPOCHS, nbytes=nbytes)
-        )
+        await self._node.storage.append(Append(log=pairs, meta=[], segments=NONE, ends=NONE, epochs=_NO_EPOCHS, nbytes=nbytes))
         self.repaired += len(pairs)
         text = "log_repaired cache=%s segment=%d values=%d after=%d upto=%d from=%d"
         log.warning(text, cache.name, damage.segment, len(pairs), damage.after, damage.upto, number)

@@ -19,6 +19,7 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from eventlog.arrays import Ints
 from eventlog.consume.watermark import Promises
 from eventlog.control.cluster import ClusterRecords
 from eventlog.control.proposals import InSyncChange, Outcome, Proposals
@@ -45,7 +46,6 @@ from eventlog.transport.stream import Reply
 from eventlog.wire import eventlog_pb2 as pb
 
 log = logging.getLogger("eventlog.node")
-Ints = npt.NDArray[np.int64]
 _TICK_MS = 50
 _TICK_RESTING_MS = 100  # while time alone changes nothing
 _AGAIN_MS = 200

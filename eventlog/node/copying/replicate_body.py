@@ -9,6 +9,7 @@ from struct import Struct
 import numpy as np
 import numpy.typing as npt
 
+from eventlog.arrays import NONE, Ints
 from eventlog.batch.layout import FORMAT, HAS_PRODUCERS, VALUE_HEAD, VALUE_HEAD_BYTES, place_seed, read_head
 from eventlog.batch.marks import COLUMNS_KNOWN
 from eventlog.batch.sections import firsts_of_runs
@@ -19,7 +20,6 @@ from eventlog.ids import ID_STEP
 from eventlog.replication.columns import ONE_APPEND
 from eventlog.replication.messages import APPEND, CHUNK, VALUE, Body, decode_body, value_table
 
-Ints = npt.NDArray[np.int64]
 _JOINED_BYTES_A_VALUE_MAX = 16 << 10
 
 
@@ -114,7 +114,7 @@ class Arrived:
             lasts=self.lasts[at],
             counts=self.counts[at],
             offsets=self.offsets[at],
-            bounds=np.zeros(0, np.int64),
+            bounds=NONE,
             data=[self.data[index] for index in at.tolist()],
             heads=self.heads[at],
             cache_ids=self.cache_ids if len(self.cache_ids) == 1 else frozenset(self.caches[at].tolist()),
@@ -141,7 +141,7 @@ def joined(arrivals: Sequence[Arrived]) -> Arrived:
         lasts=np.concatenate([arrived.lasts for arrived in arrivals]),
         counts=np.concatenate([arrived.counts for arrived in arrivals]),
         offsets=np.concatenate([arrived.offsets for arrived in arrivals]),
-        bounds=np.zeros(0, np.int64),
+        bounds=NONE,
         data=[value for arrived in arrivals for value in arrived.data],
         heads=np.frombuffer(b"".join([arrived.heads.tobytes() for arrived in arrivals]), VALUE_HEAD),
         cache_ids=frozenset().union(*(arrived.cache_ids for arrived in arrivals)),
@@ -276,7 +276,7 @@ def _check_order(arrived: Arrived, table: npt.NDArray[np.void], of_row: Ints) ->
 
 
 def _no_values(bounds: Ints) -> Arrived:
-    none = np.zeros(0, np.int64)
+    none = NONE
     return Arrived(
         segments=none,
         caches=none,

@@ -20,6 +20,7 @@ from typing import Any, Protocol
 import msgspec
 import numpy as np
 
+from eventlog.arrays import NONE
 from eventlog.checksum import crc32c
 from eventlog.errors import BadMessage, EventLogError
 from eventlog.limits import MIB
@@ -43,7 +44,6 @@ from eventlog.segment.port import LogEnds, Pair, Snapshot, Store
 from eventlog.segment.walking import check_sum
 
 log = logging.getLogger("eventlog.node")
-_NONE = np.zeros(0, np.int64)
 COUNTERS, LOG, STATE = 1, 2, 3  # kinds of pieces
 _PAIR = Struct("<HI")
 _CRC_BYTES = 4
@@ -330,7 +330,7 @@ class Copies:
             pairs = unpack(piece, segment=segment)
             if kind == LOG:
                 nothing = np.zeros(0, np.uint32)
-                await node.storage.append(Append(log=pairs, meta=[], segments=_NONE, ends=_NONE, epochs=nothing, nbytes=len(piece)))
+                await node.storage.append(Append(log=pairs, meta=[], segments=NONE, ends=NONE, epochs=nothing, nbytes=len(piece)))
             else:
                 puts: list[tuple[bytes, bytes | None]] = list(pairs)
                 await node.storage.run(partial(node.store.apply, puts), is_vital=True)

@@ -11,8 +11,8 @@ from functools import partial
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
+from eventlog.arrays import Ints
 from eventlog.control.cluster import ClusterRecords
 from eventlog.errors import BadMessage, ConnectionLost, DiskFull, EventLogError, MetadataLost, MetadataUnavailable, Overloaded, StoreFenced
 from eventlog.node.cluster.forward import Forwarding
@@ -33,7 +33,6 @@ from eventlog.transport.connection import Exchange
 from eventlog.wire import eventlog_pb2 as pb
 
 log = logging.getLogger("eventlog.node")
-Ints = npt.NDArray[np.int64]
 _STORE_AGAIN_S = 0.2
 _FOLLOW_WITHIN_S = 0.02
 _FOLLOW_BYTES = 256 << 10  # more is worth a step of its own

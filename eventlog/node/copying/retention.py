@@ -19,6 +19,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
+from eventlog.arrays import Ints
 from eventlog.consume.steps import StepIndex
 from eventlog.errors import EventLogError, PrimariesMissing
 from eventlog.ids import ID_MAX, FlakeClock
@@ -50,7 +51,7 @@ from eventlog.segment.retention import (
     plan_retention,
     refine,
 )
-from eventlog.segment.trimming import Ints, Trim, flush_marks, heads_between, trim_ranges, trim_write, trims_to
+from eventlog.segment.trimming import Trim, flush_marks, heads_between, trim_ranges, trim_write, trims_to
 from eventlog.transport.connection import Exchange
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message

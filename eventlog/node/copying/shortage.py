@@ -10,16 +10,14 @@ from collections.abc import Iterable
 from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 
+from eventlog.arrays import Ints, Mask
 from eventlog.errors import EventLogError, NotEnoughReplicas, NotPrimary
 from eventlog.node.cluster.metadata import Metadata
 from eventlog.node.state.following import Followed
 from eventlog.replication import Replication
 
 log = logging.getLogger("eventlog.node")
-Ints = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
 
 
 class ShortageReplicas(Protocol):

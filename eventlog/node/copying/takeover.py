@@ -13,8 +13,8 @@ from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
+from eventlog.arrays import NONE, Ints
 from eventlog.batch.layout import ValueHead, encode_value
 from eventlog.consume.watermark import LowWatermark, Promises
 from eventlog.control.cluster import ClusterRecords
@@ -41,10 +41,8 @@ from eventlog.segment.keys import encode_epoch, log_key, partial_range
 from eventlog.segment.port import Store
 
 log = logging.getLogger("eventlog.node")
-Ints = npt.NDArray[np.int64]
 _AGAIN_MS = 20
 _STORE_AGAIN_MS = 200
-_NONE = np.zeros(0, np.int64)
 _TABLE_BYTES_A_KEY = 32
 
 
@@ -306,7 +304,7 @@ class TakeOver:
         node.low.drop(at)
         node.reads.files.clear()
         passed = int(max(self._core.ends[at].max(), node.followed.applied[at].max()))
-        node.reads.learned(_NONE, _NONE, groups=(), skipped=passed)  # what comes again does not come through the tail
+        node.reads.learned(NONE, NONE, groups=(), skipped=passed)  # what comes again does not come through the tail
         for segment in segments:
             node.followed.restart(segment, 0)
         caches = [cache.cache_id for cache in node.caches]

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from eventlog.arrays import Ints
 from eventlog.control.view import ClusterView
 from eventlog.errors import BadMessage, ConnectionLost, EventLogError, Overloaded
 from eventlog.node.answering import check_ids
@@ -19,7 +20,7 @@ from eventlog.node.cluster.peers import Peers, peer_of
 from eventlog.node.copying.replicate import Replicas
 from eventlog.node.state.caches import Caches, CacheState
 from eventlog.replication import Replication
-from eventlog.segment.trimming import Ints, Trim
+from eventlog.segment.trimming import Trim
 from eventlog.transport.connection import Connection, Exchange
 from eventlog.transport.stream import Reply
 from eventlog.wire import eventlog_pb2 as pb

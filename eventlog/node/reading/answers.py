@@ -12,6 +12,7 @@ from functools import partial
 import numpy as np
 import numpy.typing as npt
 
+from eventlog.arrays import Ints
 from eventlog.consume.answer import CommittedGroup, Limits
 from eventlog.consume.cursor import Cursor, Lost, diverged
 from eventlog.errors import CorruptData, EventLogError, EventsTrimmed, Stopping, Unavailable, tellable
@@ -39,7 +40,6 @@ from eventlog.predicate.spec import CompiledFilter
 from eventlog.wire.eventlog_pb2 import Poll, Stalled
 from eventlog.wire.frames import SharedFrame
 
-Ints = npt.NDArray[np.int64]
 _FETCH_AGAIN_S = 0.05
 
 log = logging.getLogger("eventlog.node")

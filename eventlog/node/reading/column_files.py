@@ -14,9 +14,7 @@ from functools import partial
 from pathlib import Path
 from time import perf_counter
 
-import numpy as np
-import numpy.typing as npt
-
+from eventlog.arrays import Ints, Mask
 from eventlog.batch.column_file import ColumnFile, Contents
 from eventlog.batch.join import Bytes
 from eventlog.consume.answer import Answer, Limits
@@ -27,8 +25,6 @@ from eventlog.limits import COLUMN_FILES_BYTES_DEFAULT
 from eventlog.predicate.spec import CompiledFilter
 
 log = logging.getLogger("eventlog.node")
-Ints = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
 _MOMENT_S = 0.01  # so long an answer goes on to the next file ...
 _FILES_TOGETHER = 8  # ... of so many
 

@@ -12,8 +12,8 @@ from functools import partial
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 
+from eventlog.arrays import NONE, Ints
 from eventlog.batch.layout import read_head
 from eventlog.consume.answer import NO_LIMIT, Answer, Limits, build_answer
 from eventlog.consume.cursor import Cursor, SegmentEnds
@@ -35,9 +35,7 @@ from eventlog.transport.connection import Exchange
 from eventlog.transport.stream import Reply
 from eventlog.wire.eventlog_pb2 import Fetch, FetchAnswer, Message
 
-Ints = npt.NDArray[np.int64]
 VALUE: Final = np.dtype([("segment", "<u2"), ("zero", "<u2"), ("length", "<u4")])
-_NO_SEGMENTS = np.zeros(0, np.int64)
 _BYTES_MIN = 64 << 10  # asked of each node, however many are asked
 
 
@@ -57,7 +55,7 @@ class Fetched:
 def far_of(low: LowWatermark, cursor: Cursor) -> Ints:
     """Return the asked segments that are read at other nodes."""
     if low.is_all_here:
-        return _NO_SEGMENTS
+        return NONE
     return np.flatnonzero(~low.here) if cursor.asked is None else cursor.asked[~low.here[cursor.asked]]
 
 

@@ -9,9 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
-import numpy as np
-import numpy.typing as npt
-
+from eventlog.arrays import Ints
 from eventlog.batch import arrow_pieces  # noqa: F401 -- loaded while the node starts
 from eventlog.consume.answer import NO_LIMIT, Answer, StoredValues, build_answer, values_of
 from eventlog.consume.cursor import Cursor
@@ -29,7 +27,6 @@ from eventlog.node.reading.reader import ReaderThread
 from eventlog.node.reading.sharing import AnswerCache, Key, Shared
 
 Given = TypeVar("Given")
-Ints = npt.NDArray[np.int64]
 _INLINE_BYTES = 512 << 10  # joining more than this takes the loop longer than a millisecond
 _JUDGED_INLINE_MAX = 8_000  # judging the columns of more events than this does, too ...
 _DECODED_INLINE_MAX = 400  # ... and decoding the values of more than this

@@ -16,6 +16,7 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
+from eventlog.arrays import Ints
 from eventlog.batch.join import Packed, pack
 from eventlog.batch.layout import FORMAT, HAS_PRODUCERS, VALUE_HEAD, VALUE_HEAD_BYTES, place_seed, read_head
 from eventlog.batch.marks import COLUMNS_KNOWN
@@ -32,7 +33,6 @@ from eventlog.predicate.spec import CompiledFilter
 from eventlog.segment.keys import cache_range, log_key, log_range, parse_log_key
 from eventlog.segment.port import Pair, Range, Store
 
-Ints = npt.NDArray[np.int64]
 _KEY = np.dtype([("segment", ">u2"), ("cache", ">u4"), ("base", ">u8")])
 _HEAD_WORDS = VALUE_HEAD_BYTES // 4
 _KEPT_TIMES = 2  # a chunk that weighs more than this share of the budget is not kept

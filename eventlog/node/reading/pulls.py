@@ -7,8 +7,8 @@ from functools import lru_cache
 from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 
+from eventlog.arrays import Ints
 from eventlog.consume import token
 from eventlog.consume.answer import NO_LIMIT, Limits, Part
 from eventlog.consume.cursor import Cursor
@@ -25,8 +25,6 @@ from eventlog.predicate.spec import CompiledFilter
 from eventlog.segment.port import Store
 from eventlog.wire.eventlog_pb2 import Poll
 from eventlog.wire.frames import SharedFrame
-
-Ints = npt.NDArray[np.int64]
 
 
 class ReadContext(Protocol):

@@ -9,10 +9,11 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from eventlog.arrays import Ints
 from eventlog.errors import NotPrimary
 from eventlog.ids import TIME_SHIFT, time_of
 from eventlog.limits import STALLED_MS
-from eventlog.node.reading.pulls import Ints, Pull, ReadContext
+from eventlog.node.reading.pulls import Pull, ReadContext
 from eventlog.node.reading.rounds import Rounds
 from eventlog.wire.eventlog_pb2 import Stalled
 

@@ -13,6 +13,7 @@ from struct import Struct
 import numpy as np
 import numpy.typing as npt
 
+from eventlog.arrays import Ints
 from eventlog.batch.entries import FORMAT, HAS_EXPIRY, HEAD_EXPIRY
 from eventlog.batch.marks import EXPIRY
 from eventlog.batch.sections import Unfolded, pad8s, spread
@@ -28,7 +29,6 @@ from eventlog.node.writing.results import CachePart
 from eventlog.node.writing.storage import Put
 from eventlog.segment.keys import entry_prefix, expiry_key
 
-Ints = npt.NDArray[np.int64]
 Puts = list[tuple[bytes, bytes | None]]
 _ENTRY_HEAD = np.dtype([("version", "u1"), ("flags", "u1"), ("id", "<i8")])
 _BYTES_OF_HEAD = Struct(f"{_ENTRY_HEAD.itemsize}s")

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from eventlog.arrays import Ints
 from eventlog.batch.layout import place_seed
 from eventlog.control.caches import DROPPED_MAX, INTERNAL_PREFIX
 from eventlog.control.records import CacheOptions
@@ -14,7 +15,6 @@ from eventlog.interceptor import CacheRules
 from eventlog.interceptor.key_table import KeyTable
 from eventlog.interceptor.producers import ProducerTable
 
-Ints = npt.NDArray[np.int64]
 KeyChange = tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint8], Ints]  # hashes, kinds, and which rows changed something
 
 

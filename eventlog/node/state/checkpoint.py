@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from xxhash import xxh3_128_digest
 
+from eventlog.arrays import Ints
 from eventlog.errors import CorruptData
 from eventlog.limits import CACHES_MAX, MIB
 from eventlog.node.state.caches import Caches, CacheState
@@ -31,7 +32,6 @@ from eventlog.segment.keys import (
 )
 from eventlog.segment.port import Snapshot, Store
 
-Ints = npt.NDArray[np.int64]
 Puts = list[tuple[bytes, bytes | None]]
 Result = TypeVar("Result")
 _COUNTS = b"\xff\xffcounts"

@@ -19,6 +19,7 @@ from struct import Struct
 import numpy as np
 import numpy.typing as npt
 
+from eventlog.arrays import NONE, Ints
 from eventlog.batch.entries import FORMAT, HEAD
 from eventlog.batch.layout import FORMAT as VALUE_FORMAT
 from eventlog.batch.layout import HAS_PRODUCERS
@@ -42,12 +43,10 @@ from eventlog.segment.keys import encode_step, entry_prefix
 from eventlog.segment.port import Store
 from eventlog.segment.walking import read_segment
 
-Ints = npt.NDArray[np.int64]
 _READ_BYTES = 2 << 20  # applied in one step on the loop
 _PUT_BYTES = 100  # what an entry costs in memory beside its bytes, roughly
 _JOINED_BYTES_MAX = 256 << 10  # well below a step of the log's index
 _ORIGIN = ID_STEP - 1  # the part of an id that says whose it is
-_NONE = np.zeros(0, np.int64)
 _MODIFIED = 1 << Kind.MODIFIED
 
 
@@ -334,7 +333,7 @@ class Followed:
     def _store_steps(self, steps: Sequence[tuple[int, int, int, int]]) -> None:
         if steps:
             meta = [encode_step(*row) for row in steps]
-            self._storage.append(Append(log=[], meta=meta, segments=_NONE, ends=_NONE, epochs=_NONE.astype(np.uint32), nbytes=0))
+            self._storage.append(Append(log=[], meta=meta, segments=NONE, ends=NONE, epochs=NONE.astype(np.uint32), nbytes=0))
 
     def _put(self, cache_id: int, own: Arrived, unfolded: Unfolded) -> None:
         """Show what values make of the state to readers, and have the storage thread put it there soon."""

@@ -11,13 +11,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 
+from eventlog.arrays import Ints
 from eventlog.limits import PIN_AGE_MS_MAX, PIN_IDLE_MS_MAX, PINNED_BYTES_MAX, PINS_MAX
 from eventlog.node.writing.storage import StorageThread
 from eventlog.segment.port import Snapshot, Store
 
-Ints = npt.NDArray[np.int64]
 NOT_HERE = -1
 _SWEEP_S = 1.0
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from eventlog.arrays import Ints
 from eventlog.batch.entries import encode_entry
 from eventlog.batch.layout import read_head
 from eventlog.batch.views import Block, StoredValue, decode_value
@@ -18,7 +18,6 @@ from eventlog.node.state.caches import CacheState
 from eventlog.segment.keys import cache_range, entry_prefix, expiry_key, log_key, log_range, parse_log_key
 from eventlog.segment.port import Store
 
-Ints = npt.NDArray[np.int64]
 _READ_BYTES = 8 * MIB
 MARKER_CACHE = 0  # holds the first value of each epoch, which has no events
 

@@ -13,8 +13,8 @@ from functools import partial
 from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 
+from eventlog.arrays import Ints
 from eventlog.batch.entries import StateColumns, StateCursor, StatePart, state_columns, state_part
 from eventlog.consume.answer import Limits
 from eventlog.consume.cursor import Cursor
@@ -39,7 +39,6 @@ from eventlog.segment.port import Range, Snapshot, Store
 from eventlog.wire.eventlog_pb2 import Message, Part, ReadState, ReadStateAnswer
 from eventlog.wire.eventlog_pb2 import StateCursor as CursorMessage
 
-Ints = npt.NDArray[np.int64]
 _PREFIX_BYTES = len(entry_prefix(0, 0))
 _CHUNK_ROWS = 2_048  # read, judged and laid out at once: what is taken out of the store is still in the processor's cache then
 _CHUNK_BYTES = 1 << 20

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from eventlog.arrays import Ints
 from eventlog.batch.build import ROW
 from eventlog.batch.check import Bounds, are_headers
 from eventlog.batch.entries import FORMAT, HEAD, Entry, decode_entry
@@ -34,7 +35,6 @@ from eventlog.node.writing.storage import Put
 from eventlog.segment.keys import entry_prefix
 from eventlog.segment.port import Store
 
-Ints = npt.NDArray[np.int64]
 _CREATED, _MODIFIED, _REMOVED = int(Kind.CREATED), int(Kind.MODIFIED), int(Kind.REMOVED)
 _BITMAP_AT = 4  # in a block's head; there are fewer than nine columns
 KINDS = {kind: np.frombuffer(bytes((kind,)), np.uint8) for kind in (_CREATED, _MODIFIED, _REMOVED)}  # made once, and never written to

@@ -12,6 +12,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from eventlog.arrays import Ints
 from eventlog.batch.build import Table, WriteFrame, read_table
 from eventlog.batch.marks import REFUSED
 from eventlog.errors import BadMessage, EventLogError, Stopping, tellable
@@ -29,7 +30,6 @@ from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message, Write, WriteAnswer
 from eventlog.wire.kinds import read_error
 
-Ints = npt.NDArray[np.int64]
 Done = Callable[[WriteResult | EventLogError], None]
 
 

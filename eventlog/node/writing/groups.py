@@ -8,15 +8,13 @@ from itertools import accumulate
 import numpy as np
 import numpy.typing as npt
 
+from eventlog.arrays import Ints, Mask
 from eventlog.batch.build import Table
 from eventlog.batch.marks import BLOCK_HEAD_BYTES, TABLE_ROW_BYTES, pad8
 from eventlog.errors import EventLogError
 from eventlog.interceptor.share import Condition, Submitted
 from eventlog.limits import GROUP_BYTES_MAX, GROUP_FRAMES_MAX
 from eventlog.node.state.caches import CacheState
-
-Ints = npt.NDArray[np.int64]
-Flags = npt.NDArray[np.bool_]
 
 
 @dataclass(slots=True, kw_only=True)  # one a frame: `frozen` ones take longer to make
@@ -63,7 +61,7 @@ class Queue:
     def __init__(self) -> None:
         self._waiting: deque[Pending] = deque()
         self._aside: list[Pending] = []
-        self._busy: Flags = np.zeros(_SEGMENTS, bool)
+        self._busy: Mask = np.zeros(_SEGMENTS, bool)
         self._blocked = self._busy  # ... or touched by frames that stepped aside
         self._held = 0
         self._places = 0
@@ -102,7 +100,7 @@ class Queue:
             self._aside.clear()
             self._blocked = self._busy
 
-    def withdraw(self, of: Flags) -> list[Pending]:
+    def withdraw(self, of: Mask) -> list[Pending]:
         """Take out the frames that touch segments `of` some, and return them in their order."""
         gone: list[Pending] = []
         stay: list[Pending] = []

@@ -7,6 +7,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from eventlog.arrays import Ints
 from eventlog.batch.marks import REFUSED
 from eventlog.batch.stored import Values
 from eventlog.events import Kind
@@ -16,7 +17,6 @@ from eventlog.interceptor.producers import FrameResult, Verdict, runs_of
 from eventlog.node.state.caches import CacheState
 from eventlog.node.writing.groups import Joined, Pending, WriteResult
 
-Ints = npt.NDArray[np.int64]
 REPLACING = (Kind.MODIFIED, Kind.REMOVED)
 
 

@@ -29,6 +29,7 @@ from typing import Any, NoReturn, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from eventlog.arrays import Ints
 from eventlog.errors import UNEXPECTED, DiskFull, EventLogError, StoreFenced
 from eventlog.limits import GROUP_BYTES_MAX, MIB, OVERLAY_BYTES_MAX, SYNC_BYTES_MAX
 from eventlog.segment.cutting import plan_cuts
@@ -36,7 +37,6 @@ from eventlog.segment.port import LogEnds, Pair, Store
 
 log = logging.getLogger("eventlog.node")
 
-Ints = npt.NDArray[np.int64]
 Result = TypeVar("Result")
 Put = tuple[bytes, bytes | None]
 _STATE_WITHIN_S = 0.25

@@ -19,6 +19,7 @@ from itertools import starmap
 import numpy as np
 import numpy.typing as npt
 
+from eventlog.arrays import Ints
 from eventlog.batch.check import Bounds
 from eventlog.batch.stored import ids_needed, make_values
 from eventlog.consume.answer import CacheValues, CommittedGroup
@@ -38,7 +39,6 @@ from eventlog.node.writing.storage import Append, StorageThread
 from eventlog.segment.keys import encode_step, log_key, log_keys
 from eventlog.segment.port import Pair, Store
 
-Ints = npt.NDArray[np.int64]
 _WAIT_MS = 20
 _GROUPS_A_TURN_MAX = 8  # the rest waits for these to be on disk; a turn must not hold the loop for long
 _EVENTS_WORTH_OVERLAP = 256  # fewer are settled after the sync: the storage thread would wait for the GIL before it could begin

@@ -19,12 +19,11 @@ from pathlib import Path
 from struct import Struct
 
 import numpy as np
-import numpy.typing as npt
 
+from eventlog.arrays import Ints
 from eventlog.checksum import crc32c
 from eventlog.errors import CorruptData, LostDisk
 
-Ints = npt.NDArray[np.int64]
 FORMAT = 1
 _MAGIC = b"sttl"
 _HEAD = Struct("<4sHHIIQQQ")

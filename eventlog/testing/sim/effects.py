@@ -7,6 +7,7 @@ from typing import Final
 
 import numpy as np
 
+from eventlog.arrays import Ints
 from eventlog.control.records import lost_key
 from eventlog.replication import Commands, EpochStart, Message
 from eventlog.replication.commands import (
@@ -38,7 +39,7 @@ from eventlog.replication.commands import (
 from eventlog.replication.messages import APPEND, CHUNK
 from eventlog.testing.sim.history import Value
 from eventlog.testing.sim.packets import Acks, Packet, Rows
-from eventlog.testing.sim.state import VALUE_BYTES, Ints, State, ints
+from eventlog.testing.sim.state import VALUE_BYTES, State, ints
 
 Groups = Sequence[Sequence[Value]]
 _PART_VALUES: Final = 3

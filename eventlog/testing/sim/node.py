@@ -5,6 +5,7 @@ from typing import Final
 
 import numpy as np
 
+from eventlog.arrays import Ints
 from eventlog.consume.watermark import LowWatermark, Promises
 from eventlog.control.cluster import Member
 from eventlog.control.proposals import Outcome
@@ -47,7 +48,7 @@ from eventlog.testing.sim.peers import Peers
 from eventlog.testing.sim.questions import Questions
 from eventlog.testing.sim.records import Records
 from eventlog.testing.sim.scheduler import Process
-from eventlog.testing.sim.state import VALUE_BYTES, Ints, State, ints, open_core
+from eventlog.testing.sim.state import VALUE_BYTES, State, ints, open_core
 from eventlog.testing.sim.storage import Storage
 from eventlog.testing.sim.world import FIRST_CLIENT, JOINING, World
 from eventlog.testing.sim.writes import Writes

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 
+from eventlog.arrays import Ints
 from eventlog.consume.watermark import LowWatermark, Promise, Promises
 from eventlog.ids import FlakeClock
 from eventlog.replication import Options, Replica, Replication
@@ -16,7 +16,6 @@ from eventlog.testing.sim.scheduler import Process
 from eventlog.testing.sim.storage import Storage
 from eventlog.testing.sim.world import World
 
-Ints = npt.NDArray[np.int64]
 VALUE_BYTES = 100  # what a stored value is taken to weigh
 
 

@@ -3,12 +3,13 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from eventlog.arrays import Ints
 from eventlog.errors import ClockAhead, MetadataUnavailable, NotEnoughReplicas, NotPrimary
 from eventlog.ids import ID_STEP, last_of_run
 from eventlog.testing.sim.effects import Effects
 from eventlog.testing.sim.history import Value
 from eventlog.testing.sim.packets import Submit, Submitted
-from eventlog.testing.sim.state import Ints, State, ints
+from eventlog.testing.sim.state import State, ints
 
 
 @dataclass(frozen=True, slots=True)

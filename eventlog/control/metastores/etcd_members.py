@@ -16,7 +16,7 @@ ADD_TRIES = 30
 ADD_PAUSE_MS = 500
 PROMOTE_TRIES = 100
 PROMOTE_PAUSE_MS = 100
-REMOVE_TRIES = 10
+REMOVE_TRIES = 40  # etcd lets no member go while another was connected less than 5 s ago (HealthInterval of its strict check)
 REMOVE_PAUSE_MS = 200
 ANSWER_MS_MAX = 2_000
 

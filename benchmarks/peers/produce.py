@@ -3,6 +3,7 @@
 import asyncio
 import time
 from dataclasses import dataclass
+from statistics import mean
 
 from benchmarks.inputs import random_keys, random_values
 from benchmarks.processes import cpu_seconds
@@ -14,8 +15,8 @@ READY_S = 60
 WARM_RECORDS = 500_000  # of one round of warming
 WARM_RECORDS_MIN = 3_000_000  # the compiler of a JVM still replaces code after 50,000
 WARM_RECORDS_MAX = 12_000_000
-WARM_ROUNDS_ALIKE = 3
-WARM_SPREAD_MAX = 0.05  # what so many rounds in a row cost the brokers may differ by
+WARM_ROUNDS_ALIKE = 4
+WARM_GAIN_MAX = 0.05  # a run of rounds that is cheaper by more than this is not the last
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +72,8 @@ def create_topic(addresses: str, topic: str, *, replicas: int, flush: bool) -> N
 def warm(addresses: str, topic: str, *, pids: list[int], records: int) -> list[float]:
     """Write until the brokers' CPU a record stands still, and return that CPU of each round in microseconds.
 
-    At least `records`; rounds go on until `WARM_ROUNDS_ALIKE` in a row lie within `WARM_SPREAD_MAX` of each other.
+    At least `records`; rounds go on until the mean of the last `WARM_ROUNDS_ALIKE` lies at most `WARM_GAIN_MAX` below
+    the mean of as many before them. Single rounds say nothing: on two cores one may cost half as much again as the next.
 
     Raises:
         RuntimeError: it did not stand still within `WARM_RECORDS_MAX`.
@@ -81,8 +83,8 @@ def warm(addresses: str, topic: str, *, pids: list[int], records: int) -> list[f
     while True:
         produced = send_batches(addresses, topic, pids=pids, records=size, value_bytes=100)
         found.append(produced.brokers_cpu / size * 1e6)
-        last = found[-WARM_ROUNDS_ALIKE:]
-        if len(found) * size >= records and max(last) <= min(last) * (1 + WARM_SPREAD_MAX):
+        before, last = found[-2 * WARM_ROUNDS_ALIKE : -WARM_ROUNDS_ALIKE], found[-WARM_ROUNDS_ALIKE:]
+        if len(found) * size >= records and len(before) == len(last) and mean(last) >= mean(before) * (1 - WARM_GAIN_MAX):
             return found
         if len(found) * size >= max(WARM_RECORDS_MAX, 2 * records):
             raise RuntimeError(f"the brokers' CPU a record does not stand still: {', '.join(f'{cost:.2f}' for cost in found)} us")

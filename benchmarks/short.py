@@ -19,7 +19,7 @@ import uvloop
 from benchmarks.clusters import cluster
 from benchmarks.figures import Row, Scale, many, note
 from benchmarks.processes import Address, in_child, scratch
-from eventlog.consume.membership.record import route_of
+from eventlog.groups.record import route_of
 from eventlog.routing.routes import Routes
 
 NODES = 5

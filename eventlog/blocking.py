@@ -41,9 +41,9 @@ from eventlog.client.reading.scanning import Scan as AsyncScan
 from eventlog.client.reading.wanted import OnTrimmed, ReadOptions
 from eventlog.client.shown import Shown
 from eventlog.client.values import CacheInfo, Entry, StoredMany
-from eventlog.consume.membership.record import Mode
 from eventlog.errors import ClientClosed, InvalidArgument
 from eventlog.events import Event
+from eventlog.groups.record import Mode
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -4,27 +4,27 @@ WRITING (`await cache.put(...)`)
 
     transport       bytes -> frames -> an Exchange; one call a request, no task     transport/server.py, wire/session.py
     node.handlers   TABLE: request kind -> handler; `write` makes a Pending         node/handlers/__init__.py, node/handlers/write.py
-    node.writing    what waits becomes one group                                    node/writing/writer.py, groups.py, drafts.py
-                    (a few plain events: all that follows, without columns)         node/writing/few.py
+    node.writing    what waits becomes one group                                    node/writing/writer.py, write/groups.py, drafts.py
+    write           (a few plain events: all that follows, without columns)         write/few.py
     batch           every block of the group checked in one pass                    batch/check.py
-    interceptor     sequences, conditions, existence -> kind, before-images         interceptor/__init__.py
+    write           sequences, conditions, existence -> kind, before-images         write/chain.py, state/producers.py
     ids             one run of ids over the whole group                             ids.py
     batch           one stored value a segment                                      batch/stored.py
     segment         append, sync: the log of RocksDB, in the storage thread         node/writing/storage.py, segment/rocks/store.py
     replication     sent to the backups, held by the in-sync set -> high watermark  node/copying/replicate.py, replication/
-    node.writing    commit, one step: watermark, overlay, tail, answers             node/writing/writer.py `_commit`, overlay.py
-    node.state      the state follows, without a journal                            node/state/apply.py, node/state/checkpoint.py
+    node.writing    commit, one step: watermark, overlay, tail, answers             node/writing/writer.py `_commit`, write/overlay.py
+    state           the state follows, without a journal                            write/apply.py, node/state/checkpoint.py
 
 READING (`async for event in cache.events(from_id=...)`)
 
     transport       as above; a stream has credits                                  transport/stream.py
     node.handlers   `poll` and `watch`                                              node/handlers/events.py, node/reading/watches.py
-    consume         where the reader is: its token -> a cursor                      consume/token.py, consume/cursor.py
+    read            where the reader is: its token -> a cursor                      read/token.py, read/cursor.py
     node.reading    position -> limits: low watermark, retention, until             node/reading/answers.py, node/reading/reach.py
     node.reading    who waits is looked at in rounds                                node/reading/rounds.py
-    node.reading    the latest groups, in memory                                    node/reading/tail.py
-    node.reading    everything older, from the store, in the reader thread          node/reading/finding.py, node/reading/history.py
-    consume         at which id the answer ends, and which parts it has             consume/answer.py, with a filter consume/filtered.py
+    read            the latest groups, in memory                                    read/tail.py
+    node.reading    everything older, from the store, in the reader thread          node/reading/finding.py, read/history.py
+    read            at which id the answer ends, and which parts it has             read/answer.py, with a filter read/filtered.py
     batch           tiny blocks joined into one, cut at one id                      batch/join.py
     node.reading    one serialization for all who ask the same                      node/reading/sharing.py
     client          columns or events, interleaved by id                            client/

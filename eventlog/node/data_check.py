@@ -10,11 +10,11 @@ from eventlog.batch.entries import decode_entry
 from eventlog.batch.views import decode_value
 from eventlog.errors import EventLogError, Stopping
 from eventlog.node.background import aside
-from eventlog.node.state.caches import CacheState
 from eventlog.node.state.checkpoint import counts_range
 from eventlog.node.writing.storage import StorageThread
 from eventlog.segment.keys import TAG_ENTRY, cache_range, parse_log_key, parse_state_key
 from eventlog.segment.port import Pair, Range, Store
+from eventlog.state.caches import CacheState
 from eventlog.wire import eventlog_pb2 as pb
 
 _READ_BYTES = 4 << 20

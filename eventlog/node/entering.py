@@ -25,14 +25,14 @@ from eventlog.node.cluster.joining import is_up
 from eventlog.node.config import NodeConfig
 from eventlog.node.home import Home
 from eventlog.node.state.cache_changes import drop_cache_data
-from eventlog.node.state.caches import Caches, new_cache
 from eventlog.node.state.checkpoint import counted_caches, load_counts
-from eventlog.node.state.replay import MARKER_CACHE
 from eventlog.segment.cutting import drop_partial
 from eventlog.segment.directory import Directory, sync_path
 from eventlog.segment.port import Identity, Store, StoreOptions
 from eventlog.segment.recovery import Recovery, recover
 from eventlog.segment.salvage import cut_faulty, drop_faulty
+from eventlog.state.caches import Caches, new_cache
+from eventlog.state.replay import MARKER_CACHE
 
 log = logging.getLogger("eventlog.node")
 STORE = "store"

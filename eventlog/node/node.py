@@ -14,10 +14,6 @@ import numpy as np
 from eventlog.arrays import Ints
 from eventlog.batch.build import WriteFrame, read_table
 from eventlog.batch.check import FROM_CLIENTS, Bounds
-from eventlog.consume.answer import CommittedGroup
-from eventlog.consume.cursor import Lost
-from eventlog.consume.steps import StepIndex
-from eventlog.consume.watermark import LowWatermark, Promise, Promises
 from eventlog.control.caches import CacheRecords
 from eventlog.control.cluster import ClusterRecords, Member
 from eventlog.control.metastores.location import Location
@@ -78,10 +74,8 @@ from eventlog.node.reading.answers import Reads
 from eventlog.node.reading.closing import Closing
 from eventlog.node.reading.column_files import ColumnFiles
 from eventlog.node.reading.installed import InstalledFilters
-from eventlog.node.reading.tail import Tail
 from eventlog.node.reclaiming import Reclaiming
 from eventlog.node.state.cache_changes import CacheChanges
-from eventlog.node.state.caches import Caches, CacheState
 from eventlog.node.state.checkpoint import Checkpoints
 from eventlog.node.state.entries import EntriesElsewhere, EntryReader
 from eventlog.node.state.following import Followed
@@ -89,14 +83,20 @@ from eventlog.node.state.freshness import Freshness
 from eventlog.node.state.iterations import Iterations
 from eventlog.node.state.state_reads import StateReads
 from eventlog.node.writing.forward_write import OwnWrites, PartedWrites, awaited
-from eventlog.node.writing.groups import Pending, WriteResult
-from eventlog.node.writing.overlay import Overlay
 from eventlog.node.writing.storage import StorageThread
 from eventlog.node.writing.writer import Writer, WriterHooks
+from eventlog.read.answer import CommittedGroup
+from eventlog.read.cursor import Lost
+from eventlog.read.steps import StepIndex
+from eventlog.read.tail import Tail
+from eventlog.read.watermark import LowWatermark, Promise, Promises
 from eventlog.replication import Replica, Replication
 from eventlog.segment.port import LogEnds, Store
+from eventlog.state.caches import Caches, CacheState
 from eventlog.transport.connection import Exchange
 from eventlog.wire.eventlog_pb2 import Message
+from eventlog.write.groups import Pending, WriteResult
+from eventlog.write.overlay import Overlay
 
 log = logging.getLogger("eventlog.node")
 CACHES_AGAIN_S = 0.2

@@ -10,14 +10,14 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, Protocol
 
-from eventlog.consume.steps import StepIndex
 from eventlog.errors import EventLogError
 from eventlog.node.background import aside
 from eventlog.node.disk import DiskWatch
-from eventlog.node.state.caches import CacheState
+from eventlog.read.steps import StepIndex
 from eventlog.segment.keys import cache_range
 from eventlog.segment.port import Range, Store
 from eventlog.segment.retention import is_compaction_due
+from eventlog.state.caches import CacheState
 
 log = logging.getLogger("eventlog.node")
 Spans = tuple[Sequence[Range], Sequence[Range]]

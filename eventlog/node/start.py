@@ -17,8 +17,6 @@ from typing import Any, TypeVar
 import numpy as np
 
 from eventlog.clock import Clock, Entropy, SystemClock, SystemEntropy
-from eventlog.consume.steps import StepIndex
-from eventlog.consume.watermark import LowWatermark, Promises
 from eventlog.control.caches import CacheRecords
 from eventlog.control.cluster import ClusterRecords, Member
 from eventlog.control.membership import NodeLabels
@@ -39,13 +37,15 @@ from eventlog.node.entering import Entrance, Me, enter
 from eventlog.node.home import Home
 from eventlog.node.node import Node, Opened
 from eventlog.node.periodic import Periodic
-from eventlog.node.state.caches import Caches
-from eventlog.node.state.replay import rewind_offsets, trim_markers
+from eventlog.read.steps import StepIndex
+from eventlog.read.watermark import LowWatermark, Promises
 from eventlog.replication import EpochStart, Replica, Replication
 from eventlog.segment.keys import decode_step, step_range
 from eventlog.segment.port import Store
 from eventlog.segment.recovery import Recovery
 from eventlog.segment.trimming import heads_between
+from eventlog.state.caches import Caches
+from eventlog.state.replay import rewind_offsets, trim_markers
 
 log = logging.getLogger("eventlog.node")
 _ADOPT_ALONE_MS_MAX = 60_000  # how long a start waits for the segments it begins with: when nobody else has to be there ...

@@ -25,6 +25,7 @@ from eventlog.limits import MIB
 
 Pair = tuple[bytes, bytes]
 Range = tuple[bytes, bytes]
+Put = tuple[bytes, bytes | None]  # of the state: None removes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -315,7 +315,7 @@ _SETS: Final = "eventlog.replication.in_sync:InSync"
 _RULES: Final = "eventlog.control.rules:SegmentRules"
 _CLOCK: Final = "eventlog.ids:FlakeClock"
 _RECORDS: Final = "eventlog.control.cluster:ClusterRecords"
-_MARKS: Final = "eventlog.consume.watermark"
+_MARKS: Final = "eventlog.read.watermark"
 _LIES: Final = 2_000_000
 _COMMITTING: Final = ("eventlog.control.controller", "eventlog.control.operators", "eventlog.testing.sim.operating")
 

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from eventlog.consume import token
-from eventlog.consume.position import Position
 from eventlog.errors import EventsTrimmed
 from eventlog.events import Event, EventSource, Kind
+from eventlog.read import token
+from eventlog.read.position import Position
 
 
 @dataclass(frozen=True)

@@ -19,12 +19,12 @@ import pytest
 from click.testing import CliRunner
 
 from eventlog.client.reports import LogEnds
-from eventlog.consume import token
-from eventlog.consume.position import Position, SegmentPositions
 from eventlog.errors import EventsTrimmed, InvalidArgument, NotPrimary, StaleMember, TimedOut
 from eventlog.events import Event
 from eventlog.ids import id_before, time_of
 from eventlog.limits import CLOCK_AHEAD_MS_MAX
+from eventlog.read import token
+from eventlog.read.position import Position, SegmentPositions
 from eventlog_cli.consume import Printer, StdoutWatch, outside
 from eventlog_cli.main import main
 from eventlog_cli.render import renderer

@@ -16,8 +16,6 @@ from eventlog.batch.build import Columns, build_blocks
 from eventlog.batch.layout import RUN, TABLE
 from eventlog.batch.marks import ABSENT, REFUSED
 from eventlog.batch.views import decode_block
-from eventlog.consume import token
-from eventlog.consume.position import Position
 from eventlog.errors import (
     CacheExists,
     CacheNotFound,
@@ -31,6 +29,8 @@ from eventlog.errors import (
 from eventlog.hashing import hash_key, segment_of
 from eventlog.ids import ID_STEP
 from eventlog.limits import PRODUCER_RESULTS_KEPT
+from eventlog.read import token
+from eventlog.read.position import Position
 from eventlog.transport.connection import Exchange
 from eventlog.transport.server import Server
 from eventlog.wire import eventlog_pb2 as pb

@@ -68,6 +68,6 @@ def by_id(rows):
 
 
 def position_of(node, at, **changes):
-    from eventlog.consume.position import Position
+    from eventlog.read.position import Position
 
     return Position(**{"cluster": node.cluster, "cache_id": 1, "segments": node.segments, "at": at} | changes)

@@ -10,12 +10,12 @@ import numpy as np
 from eventlog.batch.build import Columns, build_write, read_table
 from eventlog.clock import Clock
 from eventlog.errors import EventLogError
-from eventlog.interceptor.share import Condition
 from eventlog.node.config import NodeConfig
 from eventlog.node.node import Node
 from eventlog.node.start import open_node
-from eventlog.node.state.caches import CacheState
-from eventlog.node.writing.groups import Pending, WriteResult
+from eventlog.state.caches import CacheState
+from eventlog.write.groups import Pending, WriteResult
+from eventlog.write.share import Condition
 
 T = TypeVar("T")
 SEGMENTS = 8

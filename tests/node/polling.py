@@ -9,9 +9,6 @@ import numpy as np
 from eventlog.batch.build import Columns, build_blocks
 from eventlog.batch.layout import ValueHead, encode_value
 from eventlog.batch.views import decode_block, decode_value
-from eventlog.consume.answer import CacheValues, CommittedGroup
-from eventlog.consume.steps import StepIndex
-from eventlog.consume.watermark import LowWatermark, Promises
 from eventlog.control.records import CacheOptions
 from eventlog.errors import ClientClosed, EventLogError
 from eventlog.events import Kind
@@ -19,10 +16,13 @@ from eventlog.ids import ID_STEP, TIME_SHIFT
 from eventlog.node.reading.answers import Reads
 from eventlog.node.reading.closing import Closing
 from eventlog.node.reading.column_files import ColumnFiles
-from eventlog.node.reading.tail import Tail
-from eventlog.node.state.caches import Caches, CacheState, new_cache
+from eventlog.read.answer import CacheValues, CommittedGroup
+from eventlog.read.steps import StepIndex
+from eventlog.read.tail import Tail
+from eventlog.read.watermark import LowWatermark, Promises
 from eventlog.segment.keys import encode_step, log_keys, log_range
 from eventlog.segment.memory import open_store
+from eventlog.state.caches import Caches, CacheState, new_cache
 from eventlog.wire.eventlog_pb2 import Message, Part, Poll, PollAnswer, Watch
 from eventlog.wire.frames import SharedFrame
 from tests.loops import WITHIN_S

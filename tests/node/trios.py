@@ -9,9 +9,9 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from eventlog.consume.answer import CacheValues, CommittedGroup
 from eventlog.errors import ConnectionLost
 from eventlog.node.handlers import events
+from eventlog.read.answer import CacheValues, CommittedGroup
 from eventlog.segment.keys import encode_step, log_keys
 from eventlog.wire.eventlog_pb2 import Message
 from tests.node.polling import FakeNode

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from eventlog.batch.columns import EventColumns
 from eventlog.ids import time_of
-from eventlog.interceptor.stamp import promote
+from eventlog.write.stamp import promote
 from tests.batch.test_column_file import file_of
 from tests.batch.test_texts import texts_of
 from tests.examples import examples

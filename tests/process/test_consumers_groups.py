@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import eventlog.blocking
-from eventlog.consume.membership.record import GROUPS_CACHE
 from eventlog.errors import EventsTrimmed, InvalidArgument
+from eventlog.groups.record import GROUPS_CACHE
 from tests.process.group_checks import gaps, read_twice
 from tests.process.group_member import CACHE, SESSION_MS, GroupMember
 from tests.process.nodes import RETENTION_WHEN_TOLD, NodeProcess

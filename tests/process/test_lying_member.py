@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from eventlog.batch.layout import ValueHead, encode_value
-from eventlog.consume import token
-from eventlog.consume.position import Position
 from eventlog.control.metastores.location import parse_location
 from eventlog.errors import EventLogError, NotMember
 from eventlog.ids import ID_MAX, ID_STEP, time_of
-from eventlog.node.copying.replicate_body import Carried
+from eventlog.read import token
+from eventlog.read.position import Position
+from eventlog.replication.bodies import Carried
 from eventlog.replication.columns import Row
 from eventlog.replication.messages import ACK, APPEND, BEGIN, CUT, HELD, STALE
 from eventlog.transport.connect import connect

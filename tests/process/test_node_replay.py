@@ -12,14 +12,14 @@ import pytest
 from eventlog.batch.build import Columns, build_write, read_table
 from eventlog.errors import EventLogError
 from eventlog.hashing import hash_key
-from eventlog.interceptor.share import Condition
 from eventlog.node.config import NodeConfig
 from eventlog.node.node import Node
 from eventlog.node.start import Started, open_node
-from eventlog.node.state.caches import CacheState
 from eventlog.node.state.entries import Page
-from eventlog.node.writing.groups import Pending, WriteResult
 from eventlog.segment.keys import cache_range
+from eventlog.state.caches import CacheState
+from eventlog.write.groups import Pending, WriteResult
+from eventlog.write.share import Condition
 from tests.node.nodes import SEGMENTS
 
 KEYS = [b"key-%d" % number for number in range(40)]

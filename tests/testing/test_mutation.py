@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from eventlog.consume.watermark import Promises
+from eventlog.read.watermark import Promises
 from eventlog.testing.mutants import Mutant
 from eventlog.testing.mutation import MUTANTS, applied, hunt
 
@@ -22,7 +22,7 @@ def test_each_replaces_a_method_that_is_there(mutant: Mutant):
 
 
 def test_a_method_that_is_gone_is_an_error():
-    gone = dataclasses.replace(MUTANTS[0], target="eventlog.consume.watermark:Promises.gone")
+    gone = dataclasses.replace(MUTANTS[0], target="eventlog.read.watermark:Promises.gone")
     with pytest.raises(LookupError, match=r"Promises\.gone"), applied(gone):
         pass
 

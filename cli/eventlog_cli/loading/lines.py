@@ -12,8 +12,8 @@ import msgspec
 import orjson
 
 from eventlog.errors import BadValue
-from eventlog.interceptor.admission import why_not_json
 from eventlog.limits import KEY_BYTES_MAX, KIB, MIB
+from eventlog.write.admission import why_not_json
 from eventlog_cli.loading.rows import BATCH_BYTES_TARGET, Batch, RowRefused, Shape, type_name
 from eventlog_cli.loading.source import Damaged, Input
 

@@ -12,10 +12,10 @@ from eventlog.client.members.progress import Places, Progress, ends_of, position
 from eventlog.client.reading.batches import EventBatch
 from eventlog.client.reading.wanted import Reading
 from eventlog.client.values import checked_id
-from eventlog.consume import token
-from eventlog.consume.membership.record import Place
 from eventlog.errors import EventLogError, InvalidArgument, StaleMember
 from eventlog.events import Event, EventSource
+from eventlog.groups.record import Place
+from eventlog.read import token
 
 log = logging.getLogger("eventlog.client")
 AUTO_COMMIT_MS = 1_000

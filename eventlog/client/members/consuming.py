@@ -11,8 +11,8 @@ from eventlog.client.members.work import PREFETCH_DEFAULT, WorkConsumer
 from eventlog.client.reading.filtering import Parameters, Select, filter_of
 from eventlog.client.reading.reads import CacheReads
 from eventlog.client.reading.wanted import OnTrimmed, Reading, checked_trimmed, start_of
-from eventlog.consume.membership.record import AssignorName, Mode, checked_name, checked_timeout
 from eventlog.errors import InvalidArgument
+from eventlog.groups.record import AssignorName, Mode, checked_name, checked_timeout
 from eventlog.limits import ACK_TIMEOUT_MS_MAX, SESSION_TIMEOUT_MS_DEFAULT
 
 

@@ -17,10 +17,10 @@ from eventlog.client.members.progress import Places, Progress, places_of, positi
 from eventlog.client.reading.batches import EventBatch
 from eventlog.client.reading.following import to_batches
 from eventlog.client.reading.wanted import Reading
-from eventlog.consume import token
-from eventlog.consume.position import OFFSET_UNKNOWN
 from eventlog.errors import EventLogError, FilterNotFound, TimedOut
 from eventlog.events import EventSource
+from eventlog.read import token
+from eventlog.read.position import OFFSET_UNKNOWN
 from eventlog.routing.retry import CURABLE, MOVES, backoff_ms
 from eventlog.wire.eventlog_pb2 import Message, PollAnswer
 

@@ -15,9 +15,9 @@ from eventlog.client.connections.requests import chance
 from eventlog.client.core import ClientCore
 from eventlog.client.shown import Shown
 from eventlog.clock import now_s
-from eventlog.consume.membership.record import AssignorName, Mode, Place, decode_places, decode_set, encode_places, encode_set, route_of
 from eventlog.errors import ClientClosed, EventLogError, GroupNotFound, InvalidArgument, StaleMember, TimedOut
 from eventlog.events import EventSource
+from eventlog.groups.record import AssignorName, Mode, Place, decode_places, decode_set, encode_places, encode_set, route_of
 from eventlog.limits import SESSION_TIMEOUT_MS_DEFAULT
 from eventlog.routing.retry import CURABLE, MOVES, backoff_ms
 from eventlog.transport.connection import Connection

@@ -13,9 +13,9 @@ import numpy as np
 
 from eventlog.arrays import Ints
 from eventlog.client.reading.batches import EventBatch
-from eventlog.consume.membership.record import Place
-from eventlog.consume.position import Position, SegmentPositions
 from eventlog.events import Event
+from eventlog.groups.record import Place
+from eventlog.read.position import Position, SegmentPositions
 
 Places = dict[int, Place]
 

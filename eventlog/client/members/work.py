@@ -15,9 +15,9 @@ import numpy as np
 from eventlog.batch.views import decode_block
 from eventlog.client.core import ClientCore
 from eventlog.client.members.member import AGAIN_MS_MAX, CLOSE_MS_MAX, Joined, MemberOptions
-from eventlog.consume.work import TASK_ROW
 from eventlog.errors import BadMessage, ClientClosed, EventLogError, InvalidArgument, StaleMember, TimedOut
 from eventlog.events import Event, EventSource, Kind
+from eventlog.groups.work import TASK_ROW
 from eventlog.limits import TASK_DELAY_MS_MAX
 from eventlog.routing.retry import CURABLE
 from eventlog.transport.stream import Reply

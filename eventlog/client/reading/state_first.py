@@ -17,11 +17,11 @@ from eventlog.client.reading.columns import arrow_module
 from eventlog.client.reading.following import to_batches
 from eventlog.client.reading.pieces import Piece, join
 from eventlog.client.reading.wanted import Scope, position_after, token_text
-from eventlog.consume import token
-from eventlog.consume.position import Position
-from eventlog.consume.state import Overlap, StateProgress, with_steps
 from eventlog.errors import CorruptData
 from eventlog.events import Change, EventSource
+from eventlog.read import token
+from eventlog.read.position import Position
+from eventlog.read.state import Overlap, StateProgress, with_steps
 from eventlog.wire.eventlog_pb2 import PollAnswer
 
 

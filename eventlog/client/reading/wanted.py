@@ -15,12 +15,12 @@ import numpy as np
 from eventlog.client.reading.filtering import Parameters, Select, filter_of
 from eventlog.client.reports import Stalled
 from eventlog.client.values import checked_id
-from eventlog.consume import token
-from eventlog.consume.position import ID_MAX, OFFSET_UNKNOWN, Position, SegmentPositions
-from eventlog.consume.state import tail_of, with_steps
 from eventlog.errors import BadMessage, InvalidArgument, Unavailable
 from eventlog.ids import id_before
 from eventlog.limits import ANSWER_BYTES_MAX
+from eventlog.read import token
+from eventlog.read.position import ID_MAX, OFFSET_UNKNOWN, Position, SegmentPositions
+from eventlog.read.state import tail_of, with_steps
 from eventlog.wire.eventlog_pb2 import Filter, Poll, PollAnswer
 
 OnTrimmed = Literal["error", "earliest", "resync"]

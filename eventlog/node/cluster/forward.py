@@ -10,12 +10,12 @@ from functools import partial
 from typing import Protocol
 
 from eventlog.arrays import Mask
-from eventlog.consume.watermark import LowWatermark
 from eventlog.control.view import ClusterView
 from eventlog.errors import ConnectionLost, EventLogError, NotPrimary, OutcomeUnknown, Stopping, TimedOut, tellable
 from eventlog.limits import REQUEST_TIMEOUT_MS_DEFAULT
 from eventlog.node.cluster.peers import Peers
 from eventlog.node.state.following import Followed
+from eventlog.read.watermark import LowWatermark
 from eventlog.replication import Replication
 from eventlog.transport.connection import Connection, Exchange
 from eventlog.transport.stream import Reply

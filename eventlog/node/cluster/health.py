@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Collection, Iterator
 from typing import Protocol
 
-from eventlog.consume.watermark import LowWatermark
 from eventlog.control.appointment import held_alone
 from eventlog.control.controller import Controller, Situation
 from eventlog.control.metastores.location import Location
@@ -20,6 +19,7 @@ from eventlog.node.cluster.peers import Peers
 from eventlog.node.cluster.serving import Availability
 from eventlog.node.copying.replicate import Replicas
 from eventlog.node.disk import DiskWatch
+from eventlog.read.watermark import LowWatermark
 from eventlog.wire import eventlog_pb2 as pb
 
 _NAMED_MAX = 5

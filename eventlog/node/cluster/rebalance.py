@@ -11,7 +11,6 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from eventlog.batch.layout import read_head
-from eventlog.consume.steps import StepIndex
 from eventlog.control.controller import Situation, plan_rebalance
 from eventlog.control.operators import copied_bytes
 from eventlog.control.records import RebalanceRecord, SegmentRecord
@@ -23,10 +22,11 @@ from eventlog.node.cluster.health import is_under_replicated
 from eventlog.node.cluster.peers import Peers
 from eventlog.node.cluster.serving import Availability
 from eventlog.node.copying.replicate import Replicas
-from eventlog.node.state.caches import Caches, CacheState
+from eventlog.read.steps import StepIndex
 from eventlog.replication import Replication
 from eventlog.segment.keys import cache_range, parse_log_key
 from eventlog.segment.port import Store
+from eventlog.state.caches import Caches, CacheState
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message
 

@@ -11,8 +11,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from eventlog.consume.membership.coordinator import Beat, Coordinator, Via
-from eventlog.consume.membership.record import (
+from eventlog.errors import EventLogError, Fenced, GroupNotFound, NotPrimary, Overloaded, StaleMember, Stopping, VersionMismatch
+from eventlog.groups.coordinator import Beat, Coordinator, Via
+from eventlog.groups.record import (
     GROUPS_CACHE,
     Commit,
     Committed,
@@ -33,7 +34,6 @@ from eventlog.consume.membership.record import (
     encode_set,
     route_of,
 )
-from eventlog.errors import EventLogError, Fenced, GroupNotFound, NotPrimary, Overloaded, StaleMember, Stopping, VersionMismatch
 from eventlog.ids import FlakeClock
 from eventlog.limits import GROUPS_PER_NODE_MAX
 from eventlog.node.cluster.forward import Forwarding

@@ -11,15 +11,15 @@ from typing import Any, Protocol
 import msgspec
 import numpy as np
 
-from eventlog.consume.membership.record import GROUPS_CACHE, Committed, Place, decode_group, decode_key, encode_committed, route_of
 from eventlog.errors import CacheDropped, CacheNotFound, GroupNotEmpty, GroupNotFound, NotPrimary, Unavailable
+from eventlog.groups.record import GROUPS_CACHE, Committed, Place, decode_group, decode_key, encode_committed, route_of
 from eventlog.ids import FlakeClock
 from eventlog.node.consumers.coordinator import Coordinators, Running
 from eventlog.node.consumers.coordinator_lag import GroupLag
 from eventlog.node.consumers.inner import Inner
 from eventlog.node.copying.replicate import Replicas
-from eventlog.node.state.caches import Caches
 from eventlog.replication import Replication
+from eventlog.state.caches import Caches
 
 Row = dict[str, Any]
 log = logging.getLogger("eventlog.node")

@@ -9,20 +9,20 @@ from typing import Protocol
 import numpy as np
 
 from eventlog.batch.layout import read_head
-from eventlog.consume.membership.record import Place, decode_places, encode_places
-from eventlog.consume.position import OFFSET_UNKNOWN
-from eventlog.consume.steps import StepIndex
 from eventlog.errors import EventLogError
+from eventlog.groups.record import Place, decode_places, encode_places
 from eventlog.ids import ID_MAX, ID_STEP, FlakeClock, time_of
 from eventlog.limits import KIB
 from eventlog.node.background import aside
 from eventlog.node.cluster.forward import Forwarding
 from eventlog.node.cluster.peers import Peers
 from eventlog.node.copying.replicate import Replicas
-from eventlog.node.state.caches import Caches, CacheState
 from eventlog.node.state.freshness import Freshness
+from eventlog.read.position import OFFSET_UNKNOWN
+from eventlog.read.steps import StepIndex
 from eventlog.segment.keys import log_range
 from eventlog.segment.port import Store
+from eventlog.state.caches import Caches, CacheState
 from eventlog.transport.connection import Exchange
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message

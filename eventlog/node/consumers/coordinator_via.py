@@ -8,8 +8,8 @@ import logging
 from itertools import count
 from typing import Any, Protocol
 
-from eventlog.consume.membership.record import route_of
 from eventlog.errors import BadMessage, EventLogError
+from eventlog.groups.record import route_of
 from eventlog.node.consumers.coordinator import Coordinators
 from eventlog.node.consumers.inner import Inner
 from eventlog.transport.connection import Connection, Exchange

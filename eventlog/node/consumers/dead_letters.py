@@ -14,8 +14,8 @@ from eventlog.events import KIND_NAMES, Kind, decode_headers, encode_headers
 from eventlog.limits import HEADERS_BYTES_MAX
 from eventlog.node.consumers.work_reading import Row
 from eventlog.node.state.cache_changes import CacheChanges
-from eventlog.node.state.caches import Caches, CacheState
 from eventlog.node.writing.forward_write import OwnWrites
+from eventlog.state.caches import Caches, CacheState
 
 log = logging.getLogger("eventlog.node")
 REASON_CHARACTERS_MAX = 1_000

@@ -19,20 +19,20 @@ from eventlog.control.caches import INTERNAL_PREFIX
 from eventlog.errors import CacheNotFound, EventLogError, KeyExists, NotPrimary, OutcomeUnknown, Stopping, Unavailable, VersionMismatch
 from eventlog.events import Kind
 from eventlog.hashing import hash_key, route_bytes, segment_of
-from eventlog.interceptor.share import Condition
 from eventlog.limits import MIB
 from eventlog.node.cluster.forward import Forwarding, forwarded, translated
 from eventlog.node.state.cache_changes import CacheChanges
-from eventlog.node.state.caches import Caches, CacheState
 from eventlog.node.state.entries import EntryReader, Page, PageRows, read_rows, visible
 from eventlog.node.state.freshness import Freshness
 from eventlog.node.writing.forward_write import OwnWrites
-from eventlog.node.writing.groups import WriteResult
 from eventlog.replication import Replication
 from eventlog.segment.keys import entry_key
+from eventlog.state.caches import Caches, CacheState
 from eventlog.transport.stream import Reply
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message
+from eventlog.write.groups import WriteResult
+from eventlog.write.share import Condition
 
 T = TypeVar("T")
 LISTENERS = "__listeners"

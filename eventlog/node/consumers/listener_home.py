@@ -13,16 +13,6 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from eventlog.consume import token
-from eventlog.consume.listeners import (
-    ListenerRecord,
-    Progress,
-    decode_record,
-    encode_record,
-    listener_of,
-    position_key,
-    record_key,
-)
 from eventlog.errors import (
     BadMessage,
     EventLogError,
@@ -34,12 +24,22 @@ from eventlog.errors import (
     Unavailable,
     VersionMismatch,
 )
+from eventlog.groups.listeners import (
+    ListenerRecord,
+    Progress,
+    decode_record,
+    encode_record,
+    listener_of,
+    position_key,
+    record_key,
+)
 from eventlog.limits import LISTENER_POSITION_WRITE_MS, LISTENER_POSITIONS_PER_WRITE_MAX, LISTENERS_PER_NODE_MAX
 from eventlog.node.consumers.inner import LISTENERS, Inner
 from eventlog.node.copying.replicate import Replicas
-from eventlog.node.state.caches import Caches
+from eventlog.read import token
 from eventlog.replication import Replication
 from eventlog.segment.holds import Hold
+from eventlog.state.caches import Caches
 
 log = logging.getLogger("eventlog.node")
 WARN_PERCENTS = (50, 80, 95)

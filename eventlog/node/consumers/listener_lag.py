@@ -7,14 +7,14 @@ from typing import Protocol
 import numpy as np
 
 from eventlog.batch.layout import read_head
-from eventlog.consume.steps import StepIndex
 from eventlog.ids import ID_STEP, FlakeClock, time_of
 from eventlog.node.background import aside
 from eventlog.node.cluster.primaries import Led, Primaries
-from eventlog.node.reading.tail import Tail
-from eventlog.node.state.caches import Caches, CacheState
+from eventlog.read.steps import StepIndex
+from eventlog.read.tail import Tail
 from eventlog.segment import keys
 from eventlog.segment.port import Store
+from eventlog.state.caches import Caches, CacheState
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message
 

@@ -12,10 +12,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
-from eventlog.consume import token
-from eventlog.consume.listeners import FilterFrom, ListenerRecord, filter_after
-from eventlog.consume.position import Position, SegmentPositions
 from eventlog.errors import BadMessage, EventLogError, InvalidArgument, NotPrimary, Unavailable
+from eventlog.groups.listeners import FilterFrom, ListenerRecord, filter_after
 from eventlog.ids import ID_MAX
 from eventlog.limits import LISTENERS_PER_NODE_MAX
 from eventlog.node.background import every
@@ -28,6 +26,8 @@ from eventlog.node.reading.filters import message_of
 from eventlog.node.reading.pulls import Pull, id_asked
 from eventlog.node.reading.state_first import is_state_read
 from eventlog.predicate.spec import FilterSpec
+from eventlog.read import token
+from eventlog.read.position import Position, SegmentPositions
 from eventlog.transport.connection import Exchange
 from eventlog.transport.stream import Reply
 from eventlog.wire import eventlog_pb2 as pb

@@ -17,9 +17,6 @@ import numpy as np
 from eventlog.arrays import NONE, Ints
 from eventlog.batch.columns import columns_of_values
 from eventlog.batch.join import pack
-from eventlog.consume.answer import Limits
-from eventlog.consume.cursor import Cursor
-from eventlog.consume.near import Digests, Interest
 from eventlog.errors import BadMessage, ClientClosed, ConnectionLost, EventLogError, InvalidArgument, Overloaded
 from eventlog.hashing import hash_keys
 from eventlog.ids import ID_MAX
@@ -29,6 +26,9 @@ from eventlog.node.cluster.primaries import Led, Primaries
 from eventlog.node.reading.answers import Reads
 from eventlog.node.reading.closing import Closing
 from eventlog.node.reading.pulls import Delivered, Pull
+from eventlog.read.answer import Limits
+from eventlog.read.cursor import Cursor
+from eventlog.read.near import Digests, Interest
 from eventlog.replication import Replication
 from eventlog.transport.connection import Exchange
 from eventlog.wire import eventlog_pb2 as pb

@@ -10,9 +10,9 @@ from eventlog.ids import ID_MAX, ID_STEP
 from eventlog.node.background import aside
 from eventlog.node.cluster.primaries import Led, Primaries
 from eventlog.node.consumers.listener_lag import offsets_after
-from eventlog.node.state.caches import Caches, CacheState
 from eventlog.segment import keys
 from eventlog.segment.port import Store
+from eventlog.state.caches import Caches, CacheState
 from eventlog.transport.connection import Exchange
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message

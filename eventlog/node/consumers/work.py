@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
-from eventlog.consume.membership.record import NOBODY, Committed, GroupState, Place, Tag, encode_committed
-from eventlog.consume.work import Leases, SegmentQueue, Task, backoff_ms, decode_known, encode_known
 from eventlog.errors import EventLogError, EventsTrimmed, InvalidArgument, NotPrimary, StaleMember, tellable
+from eventlog.groups.record import NOBODY, Committed, GroupState, Place, Tag, encode_committed
+from eventlog.groups.work import Leases, SegmentQueue, Task, backoff_ms, decode_known, encode_known
 from eventlog.ids import FlakeClock
 from eventlog.limits import ANSWER_BYTES_MAX, DELIVERIES_MAX_DEFAULT, WORK_BYTES_MAX, WORK_WINDOW_MAX
 from eventlog.node.consumers.dead_letters import DeadLetter, DeadLetters

@@ -10,14 +10,14 @@ import numpy as np
 from eventlog.arrays import Ints
 from eventlog.batch.layout import RUN
 from eventlog.batch.views import Block, Strings, decode_block, decode_value
-from eventlog.consume import token
-from eventlog.consume.membership.record import Place
-from eventlog.consume.position import Position, SegmentPositions
 from eventlog.errors import EventLogError
+from eventlog.groups.record import Place
 from eventlog.ids import ID_STEP
 from eventlog.node.reading.answers import Reads
 from eventlog.node.reading.pulls import Delivered
-from eventlog.node.state.caches import Caches
+from eventlog.read import token
+from eventlog.read.position import Position, SegmentPositions
+from eventlog.state.caches import Caches
 from eventlog.wire.eventlog_pb2 import Filter, Message, Part, Poll, PollAnswer
 
 READ_WAIT_MS = 1_000

@@ -26,10 +26,10 @@ from eventlog.node.background import aside, attempt
 from eventlog.node.cluster.controller import ControllerLoop
 from eventlog.node.cluster.peers import Peers
 from eventlog.node.copying.state_digests import StateDigests, trimmed_meanwhile
-from eventlog.node.state.caches import Caches
 from eventlog.replication import Replication
 from eventlog.segment.keys import log_range
 from eventlog.segment.port import Store
+from eventlog.state.caches import Caches
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message
 

@@ -20,7 +20,6 @@ import numpy as np
 from eventlog.arrays import NONE
 from eventlog.batch.layout import ValueHead
 from eventlog.batch.views import decode_value
-from eventlog.consume.watermark import LowWatermark
 from eventlog.control.view import ClusterView
 from eventlog.errors import CorruptData, EventLogError, MetadataLost, NotPrimary, Stopping, Unavailable, UnsupportedFormat
 from eventlog.limits import ANSWER_BYTES_MAX, CLOSE_UP_MS_MAX
@@ -29,11 +28,12 @@ from eventlog.node.cluster.forward import Forwarding
 from eventlog.node.cluster.metadata import Lease
 from eventlog.node.cluster.peers import Peers
 from eventlog.node.reading.fetch import pairs_of
-from eventlog.node.reading.history import checked
-from eventlog.node.state.caches import Caches, CacheState
 from eventlog.node.writing.storage import Append, StorageThread
+from eventlog.read.history import checked
+from eventlog.read.watermark import LowWatermark
 from eventlog.segment.keys import cache_range, parse_log_key
 from eventlog.segment.port import Pair, Store
+from eventlog.state.caches import Caches, CacheState
 from eventlog.wire.eventlog_pb2 import Fetch, Message
 
 Result = TypeVar("Result")

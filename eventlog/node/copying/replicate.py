@@ -20,7 +20,6 @@ import numpy as np
 import numpy.typing as npt
 
 from eventlog.arrays import Ints
-from eventlog.consume.watermark import Promises
 from eventlog.control.cluster import ClusterRecords
 from eventlog.control.proposals import InSyncChange, Outcome, Proposals
 from eventlog.control.records import RebalanceRecord, SegmentRecord, Versioned
@@ -34,11 +33,12 @@ from eventlog.node.cluster.metadata import Metadata, ViewChange
 from eventlog.node.cluster.peers import Peers
 from eventlog.node.copying import mending
 from eventlog.node.copying.mending import Mending
-from eventlog.node.copying.replicate_body import NOTHING, Arrived, Carried, GroupValues, values_from
 from eventlog.node.copying.shortage import Shortage, Waiting
 from eventlog.node.state.following import Followed
+from eventlog.read.watermark import Promises
 from eventlog.replication import Commands, LostRange, Message, Replica, Replication, Term
 from eventlog.replication import commands as asked
+from eventlog.replication.bodies import NOTHING, Arrived, Carried, GroupValues, values_from
 from eventlog.replication.messages import APPEND
 from eventlog.segment.port import Store
 from eventlog.segment.walking import LogPart, read_sound

@@ -28,20 +28,20 @@ from eventlog.node.background import aside
 from eventlog.node.copying import mending
 from eventlog.node.copying.mending import Mending
 from eventlog.node.copying.replicate import Replicas
-from eventlog.node.copying.replicate_body import Carried
 from eventlog.node.copying.replicate_in import Incoming
 from eventlog.node.copying.takeover import TakeOver
 from eventlog.node.reading.answers import Reads
-from eventlog.node.state.caches import Caches
 from eventlog.node.state.checkpoint import Checkpoints
 from eventlog.node.state.following import Followed
 from eventlog.node.writing.storage import Append, StorageThread
 from eventlog.replication import commands as asked
+from eventlog.replication.bodies import Carried
 from eventlog.segment import keys
 from eventlog.segment.cutting import caches_in
 from eventlog.segment.keys import cache_range, encode_end, encode_epoch, encode_trim, log_range, partial_range, producer_key
 from eventlog.segment.port import LogEnds, Pair, Snapshot, Store
 from eventlog.segment.walking import check_sum
+from eventlog.state.caches import Caches
 
 log = logging.getLogger("eventlog.node")
 COUNTERS, LOG, STATE = 1, 2, 3  # kinds of pieces

@@ -18,7 +18,6 @@ from eventlog.errors import BadMessage, ConnectionLost, DiskFull, EventLogError,
 from eventlog.node.cluster.forward import Forwarding
 from eventlog.node.cluster.peers import Peers, peer_of
 from eventlog.node.copying.replicate import Replicas
-from eventlog.node.copying.replicate_body import Arrived, read_arrived, read_pieces
 from eventlog.node.disk import DiskWatch
 from eventlog.node.reading.answers import Reads
 from eventlog.node.reading.closing import Closing
@@ -26,6 +25,7 @@ from eventlog.node.state.following import Followed
 from eventlog.node.writing.storage import Append, StorageThread
 from eventlog.replication import Message, Replica
 from eventlog.replication import commands as asked
+from eventlog.replication.bodies import Arrived, read_arrived, read_pieces
 from eventlog.replication.messages import APPEND, CHUNK
 from eventlog.segment.keys import encode_end, encode_epoch, log_key
 from eventlog.segment.port import Pair

@@ -20,7 +20,6 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from eventlog.arrays import Ints
-from eventlog.consume.steps import StepIndex
 from eventlog.errors import EventLogError, PrimariesMissing
 from eventlog.ids import ID_MAX, FlakeClock
 from eventlog.node.background import aside
@@ -31,10 +30,10 @@ from eventlog.node.consumers.listeners import Listeners
 from eventlog.node.copying.replicate import Replicas
 from eventlog.node.copying.trimmed_copies import TrimmedCopies
 from eventlog.node.reading.answers import Reads, when_seen
-from eventlog.node.reading.tail import Tail
 from eventlog.node.reclaiming import Reclaiming
-from eventlog.node.state.caches import Caches, CacheState
 from eventlog.node.writing.storage import StorageThread
+from eventlog.read.steps import StepIndex
+from eventlog.read.tail import Tail
 from eventlog.segment.holds import STEPS_MAX, Hold, fewer, fewer_heads, held_percent, hold_ceiling, keeping_back, merged
 from eventlog.segment.keys import log_range, parse_log_key, step_range
 from eventlog.segment.port import Store
@@ -52,6 +51,7 @@ from eventlog.segment.retention import (
     refine,
 )
 from eventlog.segment.trimming import Trim, flush_marks, heads_between, trim_ranges, trim_write, trims_to
+from eventlog.state.caches import Caches, CacheState
 from eventlog.transport.connection import Exchange
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message

@@ -16,12 +16,12 @@ from eventlog.batch.views import decode_value
 from eventlog.checksum import crc32c
 from eventlog.errors import CorruptData, Unavailable
 from eventlog.node.background import aside
-from eventlog.node.state.caches import Caches
 from eventlog.node.state.pins import Pin
 from eventlog.node.state.state_reads import StateReads
 from eventlog.segment import keys
 from eventlog.segment.port import Pair, Range, Snapshot, Store
 from eventlog.segment.walking import read_segment
+from eventlog.state.caches import Caches
 from eventlog.wire import eventlog_pb2 as pb
 
 _READ_BYTES = 4 << 20

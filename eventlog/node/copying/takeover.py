@@ -16,7 +16,6 @@ import numpy as np
 
 from eventlog.arrays import NONE, Ints
 from eventlog.batch.layout import ValueHead, encode_value
-from eventlog.consume.watermark import LowWatermark, Promises
 from eventlog.control.cluster import ClusterRecords
 from eventlog.errors import ClockAhead, CorruptData, EventLogError, MetadataLost, MetadataUnavailable
 from eventlog.ids import ID_STEP, FlakeClock
@@ -25,20 +24,21 @@ from eventlog.node.background import aside
 from eventlog.node.cluster.metadata import Lease
 from eventlog.node.copying.mending import Mending
 from eventlog.node.copying.replicate import Replicas
-from eventlog.node.copying.replicate_body import Carried, values_from
 from eventlog.node.copying.replicate_in import Incoming, Tally
 from eventlog.node.reading.answers import Reads
-from eventlog.node.state.caches import Caches, CacheState
 from eventlog.node.state.checkpoint import Checkpoints
 from eventlog.node.state.following import Followed
 from eventlog.node.state.keys_build import build_key_table
-from eventlog.node.state.replay import MARKER_CACHE
 from eventlog.node.writing.storage import Append, StorageThread
 from eventlog.node.writing.writer import Writer
+from eventlog.read.watermark import LowWatermark, Promises
 from eventlog.replication import commands as asked
+from eventlog.replication.bodies import Carried, values_from
 from eventlog.segment.cutting import delete_segments
 from eventlog.segment.keys import encode_epoch, log_key, partial_range
 from eventlog.segment.port import Store
+from eventlog.state.caches import Caches, CacheState
+from eventlog.state.replay import MARKER_CACHE
 
 log = logging.getLogger("eventlog.node")
 _AGAIN_MS = 20

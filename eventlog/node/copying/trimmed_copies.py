@@ -18,9 +18,9 @@ from eventlog.errors import BadMessage, ConnectionLost, EventLogError, Overloade
 from eventlog.node.answering import check_ids
 from eventlog.node.cluster.peers import Peers, peer_of
 from eventlog.node.copying.replicate import Replicas
-from eventlog.node.state.caches import Caches, CacheState
 from eventlog.replication import Replication
 from eventlog.segment.trimming import Trim
+from eventlog.state.caches import Caches, CacheState
 from eventlog.transport.connection import Connection, Exchange
 from eventlog.transport.stream import Reply
 from eventlog.wire import eventlog_pb2 as pb

@@ -13,7 +13,7 @@ from eventlog.node.cluster.leaders import Leaders
 from eventlog.node.cluster.serving import Availability
 from eventlog.node.data_check import DataCheck
 from eventlog.node.state.cache_changes import CacheChanges
-from eventlog.node.state.caches import Caches, CacheState
+from eventlog.state.caches import Caches, CacheState
 from eventlog.transport.connection import Exchange
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message

@@ -15,11 +15,11 @@ from eventlog.ids import EPOCH_MS
 from eventlog.limits import ANSWER_BYTES_DEFAULT
 from eventlog.node.cluster.forward import Forwarding
 from eventlog.node.cluster.primaries import Led, Primaries, time_to_ask
-from eventlog.node.state.caches import Caches, CacheState
 from eventlog.node.state.entries import EntriesElsewhere, EntryReader, Page, PageRows, visible
 from eventlog.node.state.freshness import Freshness
 from eventlog.replication import Replication
 from eventlog.segment.keys import entry_key
+from eventlog.state.caches import Caches, CacheState
 from eventlog.transport.connection import Exchange
 from eventlog.wire.eventlog_pb2 import Consistency, Message, SizeAnswer
 

@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol
 
-from eventlog.consume.steps import LastEvents
 from eventlog.errors import BadMessage, EventLogError, InvalidArgument, NoEvents, NotPrimary
 from eventlog.limits import CLOSE_UP_MS_MAX
 from eventlog.node.answering import see_through
@@ -21,8 +20,9 @@ from eventlog.node.reading.filters import is_filtered, spec_of
 from eventlog.node.reading.pulls import Delivered, Pull
 from eventlog.node.reading.state_first import StateNode, answer_state, is_state_read, send_state
 from eventlog.node.reading.watches import serve_watch
-from eventlog.node.state.caches import Caches
 from eventlog.predicate.spec import CompiledFilter
+from eventlog.read.steps import LastEvents
+from eventlog.state.caches import Caches
 from eventlog.transport.connection import Exchange
 from eventlog.wire.eventlog_pb2 import LastEventsAnswer, LogEndsAnswer, Message, Poll
 

@@ -9,8 +9,10 @@ import msgspec
 import numpy as np
 
 from eventlog.batch.build import Columns, build_blocks
-from eventlog.consume.membership.coordinator import Beat
-from eventlog.consume.membership.record import (
+from eventlog.control.caches import check_name
+from eventlog.errors import BadMessage, GroupNotFound, InvalidArgument, NoEvents, TooLarge
+from eventlog.groups.coordinator import Beat
+from eventlog.groups.record import (
     AssignorName,
     Commit,
     GroupState,
@@ -23,9 +25,7 @@ from eventlog.consume.membership.record import (
     decode_set,
     new_group,
 )
-from eventlog.consume.work import TASK_ROW, Task
-from eventlog.control.caches import check_name
-from eventlog.errors import BadMessage, GroupNotFound, InvalidArgument, NoEvents, TooLarge
+from eventlog.groups.work import TASK_ROW, Task
 from eventlog.ids import ID_MAX, id_before
 from eventlog.limits import DELIVERIES_MAX_DEFAULT, GROUP_METADATA_BYTES_MAX, SESSION_TIMEOUT_MS_DEFAULT, TASK_DELAY_MS_MAX, WORK_WINDOW_MAX
 from eventlog.node.cluster.primaries import time_to_ask
@@ -41,8 +41,8 @@ from eventlog.node.consumers.work import GIVEN_BACK, VERDICTS, Settled, Wanted, 
 from eventlog.node.consumers.work_reading import Row
 from eventlog.node.reading.answers import Reads
 from eventlog.node.reading.filters import spec_of
-from eventlog.node.state.caches import Caches, CacheState
 from eventlog.predicate.spec import FilterSpec
+from eventlog.state.caches import Caches, CacheState
 from eventlog.transport.connection import Exchange
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Done, Message

@@ -7,8 +7,8 @@ from typing import Protocol
 
 import msgspec
 
-from eventlog.consume.listeners import FilterFrom, ListenerRecord, altered, checked_listener, listener_name
 from eventlog.errors import EventLogError, InvalidArgument, ListenerNotFound, NoEvents, NotPrimary, OperationRefused, Unavailable
+from eventlog.groups.listeners import FilterFrom, ListenerRecord, altered, checked_listener, listener_name
 from eventlog.ids import ID_MAX
 from eventlog.limits import (
     CLOSE_UP_MS_MAX,
@@ -24,8 +24,8 @@ from eventlog.node.consumers.listener_lag import ListenerLag
 from eventlog.node.consumers.listeners import Listeners, described, spec_in
 from eventlog.node.reading.answers import Reads, when_seen
 from eventlog.node.reading.installed import InstalledFilters
-from eventlog.node.state.caches import Caches, CacheState
 from eventlog.predicate.spec import FilterSpec
+from eventlog.state.caches import Caches, CacheState
 from eventlog.transport.connection import Exchange
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message

@@ -15,7 +15,7 @@ from eventlog.node.cluster.peers import Peers, peer_of
 from eventlog.node.copying.replicate_in import Incoming
 from eventlog.node.copying.retention import Retention
 from eventlog.node.copying.trimmed_copies import TrimmedCopies
-from eventlog.node.state.caches import Caches
+from eventlog.state.caches import Caches
 from eventlog.transport.connection import Exchange
 from eventlog.wire.eventlog_pb2 import Message
 

@@ -12,19 +12,19 @@ from eventlog.batch.build import Columns, Table, WriteFrame, build_write, read_t
 from eventlog.batch.marks import ABSENT
 from eventlog.errors import BadMessage, EventLogError, NoState
 from eventlog.events import Kind
-from eventlog.interceptor.share import Condition
 from eventlog.limits import BATCH_EVENTS_MAX, CLEAR_PER_GROUP_MAX, GROUP_BYTES_MAX
 from eventlog.node.cluster.primaries import Led, Primaries, time_to_ask
 from eventlog.node.copying.replicate import Replicas
-from eventlog.node.state.caches import Caches, CacheState
 from eventlog.node.state.entries import EntryReader
 from eventlog.node.writing.forward_write import FramePart, PartedWrites, WholeWrite
-from eventlog.node.writing.groups import Pending, WriteResult
 from eventlog.node.writing.writer import Writer
+from eventlog.state.caches import Caches, CacheState
 from eventlog.transport.connection import Exchange
 from eventlog.wire.eventlog_pb2 import ClearAnswer, Message, WriteAnswer
 from eventlog.wire.eventlog_pb2 import Condition as ConditionMessage
 from eventlog.wire.kinds import error_message
+from eventlog.write.groups import Pending, WriteResult
+from eventlog.write.share import Condition
 
 Done = Callable[[WriteResult | EventLogError], None]  # named here, once: `write` would make it anew for every request
 

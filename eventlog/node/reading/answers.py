@@ -13,8 +13,6 @@ import numpy as np
 import numpy.typing as npt
 
 from eventlog.arrays import Ints
-from eventlog.consume.answer import CommittedGroup, Limits
-from eventlog.consume.cursor import Cursor, Lost, diverged
 from eventlog.errors import CorruptData, EventLogError, EventsTrimmed, Stopping, Unavailable, tellable
 from eventlog.ids import ID_MAX, TIME_SHIFT
 from eventlog.limits import (
@@ -35,8 +33,10 @@ from eventlog.node.reading.reach import Reach, Stalls
 from eventlog.node.reading.reader import ReaderThread
 from eventlog.node.reading.rounds import Deadlines, Rounds, Turns
 from eventlog.node.reading.sharing import Alike, Shared, bare_message
-from eventlog.node.state.caches import CacheState
 from eventlog.predicate.spec import CompiledFilter
+from eventlog.read.answer import CommittedGroup, Limits
+from eventlog.read.cursor import Cursor, Lost, diverged
+from eventlog.state.caches import CacheState
 from eventlog.wire.eventlog_pb2 import Poll, Stalled
 from eventlog.wire.frames import SharedFrame
 

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
-from eventlog.consume.watermark import LowWatermark, Promise, Promises, decode_promises, encode_promises
 from eventlog.errors import ConnectionLost, EventLogError, Overloaded
 from eventlog.ids import FlakeClock
 from eventlog.limits import CLOSE_UP_MS_MAX
+from eventlog.read.watermark import LowWatermark, Promise, Promises, decode_promises, encode_promises
 from eventlog.replication import Replica
 from eventlog.transport.connection import Exchange
 from eventlog.transport.stream import Reply

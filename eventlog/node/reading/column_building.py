@@ -15,15 +15,15 @@ import numpy as np
 
 from eventlog.batch.column_file import encode_columns
 from eventlog.batch.columns import columns_of_values
-from eventlog.consume.answer import Limits
-from eventlog.consume.cursor import Cursor, earliest_id
 from eventlog.errors import EventLogError
 from eventlog.limits import COLUMN_FILE_ASKED_S, COLUMN_FILE_LOG_BYTES
 from eventlog.node.reading.column_files import ColumnFiles, Span
-from eventlog.node.reading.history import Bounds, ChunkEnd, History, HistoryRead
 from eventlog.node.reading.pulls import ReadContext
 from eventlog.node.reading.reader import ReaderThread
-from eventlog.node.state.caches import CacheState
+from eventlog.read.answer import Limits
+from eventlog.read.cursor import Cursor, earliest_id
+from eventlog.read.history import Bounds, ChunkEnd, History, HistoryRead
+from eventlog.state.caches import CacheState
 
 log = logging.getLogger("eventlog.node")
 _REST_TIMES = 3

@@ -17,12 +17,12 @@ from time import perf_counter
 from eventlog.arrays import Ints, Mask
 from eventlog.batch.column_file import ColumnFile, Contents
 from eventlog.batch.join import Bytes
-from eventlog.consume.answer import Answer, Limits
-from eventlog.consume.cursor import Cursor
-from eventlog.consume.filtered import filter_file, one_of
 from eventlog.errors import CorruptData, Unavailable
 from eventlog.limits import COLUMN_FILES_BYTES_DEFAULT
 from eventlog.predicate.spec import CompiledFilter
+from eventlog.read.answer import Answer, Limits
+from eventlog.read.cursor import Cursor
+from eventlog.read.filtered import filter_file, one_of
 
 log = logging.getLogger("eventlog.node")
 _MOMENT_S = 0.01  # so long an answer goes on to the next file ...

@@ -15,22 +15,22 @@ import numpy as np
 
 from eventlog.arrays import NONE, Ints
 from eventlog.batch.layout import read_head
-from eventlog.consume.answer import NO_LIMIT, Answer, Limits, build_answer
-from eventlog.consume.cursor import Cursor, SegmentEnds
-from eventlog.consume.filtered import Gathered, merge_gathered, read_matched
-from eventlog.consume.position import OFFSET_UNKNOWN, SegmentPositions
-from eventlog.consume.watermark import LowWatermark
 from eventlog.errors import BadMessage, EventLogError, NotPrimary
 from eventlog.ids import ID_MAX
 from eventlog.limits import ANSWER_BYTES_MAX, CLOSE_UP_MS_MAX
 from eventlog.node.reading.closing import Members
 from eventlog.node.reading.filters import message_of
-from eventlog.node.reading.history import checked
 from eventlog.node.reading.pulls import Delivered, Pull, ReadContext
-from eventlog.node.state.caches import CacheState
 from eventlog.predicate.spec import CompiledFilter
+from eventlog.read.answer import NO_LIMIT, Answer, Limits, build_answer
+from eventlog.read.cursor import Cursor, SegmentEnds
+from eventlog.read.filtered import Gathered, merge_gathered, read_matched
+from eventlog.read.history import checked
+from eventlog.read.position import OFFSET_UNKNOWN, SegmentPositions
+from eventlog.read.watermark import LowWatermark
 from eventlog.segment.keys import log_key
 from eventlog.segment.port import Pair
+from eventlog.state.caches import CacheState
 from eventlog.transport.connection import Exchange
 from eventlog.transport.stream import Reply
 from eventlog.wire.eventlog_pb2 import Fetch, FetchAnswer, Message

@@ -11,8 +11,8 @@ import numpy.typing as npt
 from eventlog.hashing import hash_key, route_bytes, segment_of
 from eventlog.limits import FILTERS_COMPILED_MAX
 from eventlog.node.reading.reader import ReaderThread
-from eventlog.node.state.caches import CacheState
 from eventlog.predicate.spec import CompiledFilter, FilterContext, FilterSpec
+from eventlog.state.caches import CacheState
 from eventlog.wire.eventlog_pb2 import Filter, Poll
 
 Key = tuple[int, FilterContext, bytes]

@@ -11,20 +11,20 @@ from typing import TypeVar
 
 from eventlog.arrays import Ints
 from eventlog.batch import arrow_pieces  # noqa: F401 -- loaded while the node starts
-from eventlog.consume.answer import NO_LIMIT, Answer, StoredValues, build_answer, values_of
-from eventlog.consume.cursor import Cursor
-from eventlog.consume.filtered import filter_answer
-from eventlog.consume.steps import StepIndex
 from eventlog.errors import Stopping, Unavailable
 from eventlog.limits import FILTER_SCAN_STEP_BYTES, HISTORY_READ_BYTES_MAX
 from eventlog.node.reading.column_building import ColumnBuilding
 from eventlog.node.reading.column_files import ColumnFiles, Filed, FileRead
 from eventlog.node.reading.fetch import Fetched, Fetching, join_fetched
 from eventlog.node.reading.filters import segments_of
-from eventlog.node.reading.history import Bounds, ChunkEnd, History, HistoryRead
 from eventlog.node.reading.pulls import Pull, ReadContext
 from eventlog.node.reading.reader import ReaderThread
 from eventlog.node.reading.sharing import AnswerCache, Key, Shared
+from eventlog.read.answer import NO_LIMIT, Answer, StoredValues, build_answer, values_of
+from eventlog.read.cursor import Cursor
+from eventlog.read.filtered import filter_answer
+from eventlog.read.history import Bounds, ChunkEnd, History, HistoryRead
+from eventlog.read.steps import StepIndex
 
 Given = TypeVar("Given")
 _INLINE_BYTES = 512 << 10  # joining more than this takes the loop longer than a millisecond

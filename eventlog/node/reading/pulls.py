@@ -9,20 +9,20 @@ from typing import Protocol
 import numpy as np
 
 from eventlog.arrays import Ints
-from eventlog.consume import token
-from eventlog.consume.answer import NO_LIMIT, Limits, Part
-from eventlog.consume.cursor import Cursor
-from eventlog.consume.position import Position, SegmentPositions
-from eventlog.consume.steps import StepIndex
-from eventlog.consume.watermark import LowWatermark
 from eventlog.errors import CacheDropped, CacheRecreated, EventLogError, InvalidArgument, NoEvents
 from eventlog.ids import ID_MAX, id_before
 from eventlog.limits import ANSWER_BYTES_DEFAULT, ANSWER_BYTES_MAX, POLL_WAIT_MS_MAX
 from eventlog.node.reading.closing import Closing
-from eventlog.node.reading.tail import Tail
-from eventlog.node.state.caches import Caches, CacheState
 from eventlog.predicate.spec import CompiledFilter
+from eventlog.read import token
+from eventlog.read.answer import NO_LIMIT, Limits, Part
+from eventlog.read.cursor import Cursor
+from eventlog.read.position import Position, SegmentPositions
+from eventlog.read.steps import StepIndex
+from eventlog.read.tail import Tail
+from eventlog.read.watermark import LowWatermark
 from eventlog.segment.port import Store
+from eventlog.state.caches import Caches, CacheState
 from eventlog.wire.eventlog_pb2 import Poll
 from eventlog.wire.frames import SharedFrame
 

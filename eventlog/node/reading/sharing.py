@@ -8,12 +8,12 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from eventlog.consume import token
-from eventlog.consume.answer import Answer, Limits
-from eventlog.consume.answer import Part as AnswerPart
-from eventlog.consume.cursor import Cursor
 from eventlog.limits import ANSWER_CACHE_BYTES_MAX, ANSWER_CACHE_ENTRIES_MAX
 from eventlog.node.reading.pulls import Delivered, Pull
+from eventlog.read import token
+from eventlog.read.answer import Answer, Limits
+from eventlog.read.answer import Part as AnswerPart
+from eventlog.read.cursor import Cursor
 from eventlog.wire.eventlog_pb2 import Message, Part, PollAnswer, Stalled, StreamItem
 
 Says = tuple[int, bool, int]  # id to go on after, whether it is the end, low watermark

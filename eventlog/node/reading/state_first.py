@@ -6,16 +6,16 @@ The position in each answer is all that there is of such a read: this node forge
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from eventlog.consume import token
-from eventlog.consume.position import Position
-from eventlog.consume.state import StateProgress, tail_of
 from eventlog.errors import ClientClosed, ConnectionLost, InvalidArgument, NoEvents, NoState
 from eventlog.limits import ANSWER_BYTES_DEFAULT, ANSWER_BYTES_MAX, ITERATION_BATCH_ENTRIES_MAX
 from eventlog.node.reading.answers import Reads
 from eventlog.node.reading.pulls import ReadContext, refuse_recreated, segments_of
-from eventlog.node.state.caches import CacheState
 from eventlog.node.state.state_reads import StateAsk, StateFound, StateReads
 from eventlog.predicate.spec import CompiledFilter
+from eventlog.read import token
+from eventlog.read.position import Position
+from eventlog.read.state import StateProgress, tail_of
+from eventlog.state.caches import CacheState
 from eventlog.transport.connection import Exchange
 from eventlog.wire.eventlog_pb2 import Message, Poll, PollAnswer, StreamItem
 

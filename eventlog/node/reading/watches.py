@@ -7,12 +7,12 @@ told now and then where they stand, so that retention does not overtake the plac
 import asyncio
 from dataclasses import replace
 
-from eventlog.consume.answer import Limits
 from eventlog.errors import ClientClosed, ConnectionLost, EventLogError
 from eventlog.ids import ID_MAX
 from eventlog.limits import KIB, MIB, POSITION_TOLD_FIRST_MS, POSITION_TOLD_MS
 from eventlog.node.reading.answers import Reads
 from eventlog.node.reading.pulls import Delivered, Pull
+from eventlog.read.answer import Limits
 from eventlog.transport.connection import Exchange
 from eventlog.wire.eventlog_pb2 import Watch
 

@@ -5,20 +5,20 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any, Protocol
 
-from eventlog.consume.steps import StepIndex
 from eventlog.control.caches import CacheRecords
 from eventlog.control.records import CacheRecord
 from eventlog.ids import FlakeClock
 from eventlog.node.cluster.metadata import Metadata
 from eventlog.node.reading.answers import Reads
 from eventlog.node.reclaiming import Reclaiming
-from eventlog.node.state.caches import Caches, CacheState, new_cache
 from eventlog.node.state.checkpoint import counts_range
 from eventlog.node.state.following import Followed
 from eventlog.node.writing.storage import StorageThread
 from eventlog.node.writing.writer import Writer
+from eventlog.read.steps import StepIndex
 from eventlog.segment.keys import cache_range, encode_end, step_range, trim_range
 from eventlog.segment.port import LogEnds, Store
+from eventlog.state.caches import Caches, CacheState, new_cache
 
 
 class CacheChangesGround(Protocol):

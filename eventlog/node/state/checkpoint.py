@@ -17,7 +17,6 @@ from xxhash import xxh3_128_digest
 from eventlog.arrays import Ints
 from eventlog.errors import CorruptData
 from eventlog.limits import CACHES_MAX, MIB
-from eventlog.node.state.caches import Caches, CacheState
 from eventlog.node.writing.storage import StorageThread
 from eventlog.replication import Replication
 from eventlog.segment.keys import (
@@ -31,6 +30,7 @@ from eventlog.segment.keys import (
     tag_range,
 )
 from eventlog.segment.port import Snapshot, Store
+from eventlog.state.caches import Caches, CacheState
 
 Puts = list[tuple[bytes, bytes | None]]
 Result = TypeVar("Result")

@@ -19,13 +19,13 @@ from eventlog.batch.one import EntryRow, decode_rows
 from eventlog.errors import CorruptData, EventLogError
 from eventlog.limits import ANSWER_BYTES_DEFAULT
 from eventlog.node.cluster.forward import Forwarding, forwarded, translated
-from eventlog.node.state.caches import CacheState
-from eventlog.node.writing.overlay import Overlay, find_held
 from eventlog.segment.keys import TAG_ENTRY, entry_key, entry_prefix, tag_range
 from eventlog.segment.port import Pair, Store
+from eventlog.state.caches import CacheState
 from eventlog.transport.connection import Connection, Exchange
 from eventlog.transport.stream import Reply
 from eventlog.wire.eventlog_pb2 import Message
+from eventlog.write.overlay import Overlay, find_held
 
 _ROWS_FIRST = 64
 _ROWS_MAX = 2_000

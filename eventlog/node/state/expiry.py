@@ -18,14 +18,14 @@ from eventlog.batch.build import read_table
 from eventlog.batch.one import build_one
 from eventlog.errors import EventLogError
 from eventlog.events import Kind
-from eventlog.interceptor.share import Condition
 from eventlog.limits import EXPIRE_PER_TURN_MAX
 from eventlog.node.background import aside
-from eventlog.node.state.caches import CacheState
 from eventlog.node.state.entries import EntryReader, PageRows
-from eventlog.node.writing.groups import Pending, WriteResult
 from eventlog.segment.keys import expiry_range, parse_state_key
 from eventlog.segment.port import Snapshot, Store
+from eventlog.state.caches import CacheState
+from eventlog.write.groups import Pending, WriteResult
+from eventlog.write.share import Condition
 
 _DEADLINE_BYTES = 8
 _ANSWER_S = 2.0  # an expiry that takes longer to commit holds up its own segment alone

@@ -27,21 +27,21 @@ from eventlog.batch.marks import BEFORE, EXPIRY, HEADERS
 from eventlog.batch.one import find_one
 from eventlog.batch.sections import Unfolded, spread, unfold
 from eventlog.batch.views import decode_value
-from eventlog.consume.answer import CacheValues, CommittedGroup
 from eventlog.errors import EventLogError
 from eventlog.events import Kind
 from eventlog.ids import ID_STEP
-from eventlog.interceptor.producers import FrameResult, ProducerTable
 from eventlog.limits import FOLLOW_BYTES_MAX
 from eventlog.node.background import aside
-from eventlog.node.copying.replicate_body import Arrived, joined, values_from
-from eventlog.node.state.apply import Puts, puts_of
-from eventlog.node.state.caches import Caches, CacheState
-from eventlog.node.writing.overlay import Overlay
 from eventlog.node.writing.storage import Append, StorageThread, fail
+from eventlog.read.answer import CacheValues, CommittedGroup
+from eventlog.replication.bodies import Arrived, joined, values_from
 from eventlog.segment.keys import encode_step, entry_prefix
 from eventlog.segment.port import Store
 from eventlog.segment.walking import read_segment
+from eventlog.state.caches import Caches, CacheState
+from eventlog.state.producers import FrameResult, ProducerTable
+from eventlog.write.apply import Puts, puts_of
+from eventlog.write.overlay import Overlay
 
 _READ_BYTES = 2 << 20  # applied in one step on the loop
 _PUT_BYTES = 100  # what an entry costs in memory beside its bytes, roughly

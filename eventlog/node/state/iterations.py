@@ -28,11 +28,11 @@ from eventlog.limits import (
 from eventlog.node.cluster.forward import Forwarding
 from eventlog.node.reading.answers import Reads
 from eventlog.node.reading.filters import spec_of
-from eventlog.node.state.caches import Caches, CacheState
 from eventlog.node.state.state_reads import StateAsk, StateFound, StateReads, cursor_of
 from eventlog.predicate.spec import CompiledFilter
 from eventlog.query.iterate import BUILT_IN, GROUP, IterationProgress, Scope, checked_cursor, decode_segments, segments_in
 from eventlog.replication import Replication
+from eventlog.state.caches import Caches, CacheState
 from eventlog.topology import Topology
 from eventlog.wire.eventlog_pb2 import Filter, ForEach, IterationStart
 

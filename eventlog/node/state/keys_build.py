@@ -8,11 +8,11 @@ import numpy as np
 
 from eventlog.errors import CorruptData
 from eventlog.hashing import hash_keys
-from eventlog.interceptor.key_table import KeyTable, update_table
 from eventlog.node.background import aside
-from eventlog.node.state.caches import CacheState, KeyChange
 from eventlog.segment.keys import TAG_ENTRY, entry_prefix, tag_range
 from eventlog.segment.port import Store
+from eventlog.state.caches import CacheState, KeyChange
+from eventlog.state.key_table import KeyTable, update_table
 
 log = logging.getLogger("eventlog.node")
 _PAGE = 4_000

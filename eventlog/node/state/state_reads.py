@@ -16,9 +16,6 @@ import numpy as np
 
 from eventlog.arrays import Ints
 from eventlog.batch.entries import StateColumns, StateCursor, StatePart, state_columns, state_part
-from eventlog.consume.answer import Limits
-from eventlog.consume.cursor import Cursor
-from eventlog.consume.watermark import LowWatermark
 from eventlog.errors import CacheDropped, ClientClosed, CorruptData, EventLogError, NotPrimary, Overloaded, Unavailable
 from eventlog.limits import ANSWER_BYTES_MAX, STATE_SCAN_BYTES_MAX
 from eventlog.node.cluster.forward import Forwarding, forwarded, translated
@@ -28,14 +25,17 @@ from eventlog.node.reading.answers import Reads
 from eventlog.node.reading.filters import message_of
 from eventlog.node.reading.pulls import Delivered, Pull
 from eventlog.node.reading.reader import ReaderThread
-from eventlog.node.state.caches import CacheState
 from eventlog.node.state.following import Followed
 from eventlog.node.state.freshness import Freshness
 from eventlog.node.state.pins import NOT_HERE, Pin, Pins, Places
 from eventlog.node.writing.storage import StorageThread
 from eventlog.predicate.spec import CompiledFilter
+from eventlog.read.answer import Limits
+from eventlog.read.cursor import Cursor
+from eventlog.read.watermark import LowWatermark
 from eventlog.segment.keys import TAG_ENTRY, entry_key, entry_prefix, tag_range
 from eventlog.segment.port import Range, Snapshot, Store
+from eventlog.state.caches import CacheState
 from eventlog.wire.eventlog_pb2 import Message, Part, ReadState, ReadStateAnswer
 from eventlog.wire.eventlog_pb2 import StateCursor as CursorMessage
 

@@ -22,11 +22,11 @@ from eventlog.batch.entries import read_state_part
 from eventlog.batch.layout import TABLE
 from eventlog.errors import EventLogError, InvalidArgument, TaskFailed, TaskNotFound, Unavailable, VersionMismatch, foreign
 from eventlog.events import Kind
-from eventlog.interceptor.share import Condition
-from eventlog.node.state.caches import CacheState
 from eventlog.node.state.iterations import installed
 from eventlog.node.state.state_reads import StateFound
 from eventlog.node.writing.forward_write import FramePart, OwnWrites
+from eventlog.state.caches import CacheState
+from eventlog.write.share import Condition
 
 GROUP = "eventlog.tasks"
 _WRITE_MS = 10_000

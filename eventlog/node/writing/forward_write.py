@@ -16,19 +16,19 @@ from eventlog.arrays import Ints
 from eventlog.batch.build import Table, WriteFrame, read_table
 from eventlog.batch.marks import REFUSED
 from eventlog.errors import BadMessage, EventLogError, Stopping, tellable
-from eventlog.interceptor.share import Condition
 from eventlog.limits import REQUEST_TIMEOUT_MS_DEFAULT
 from eventlog.node.cluster.forward import translated
 from eventlog.node.cluster.leaders import Leaders
 from eventlog.node.cluster.peers import Peers
 from eventlog.node.copying.replicate import Replicas
-from eventlog.node.state.caches import CacheState
-from eventlog.node.writing.groups import Pending, WriteResult
 from eventlog.node.writing.writer import Writer
+from eventlog.state.caches import CacheState
 from eventlog.transport.stream import Reply
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message, Write, WriteAnswer
 from eventlog.wire.kinds import read_error
+from eventlog.write.groups import Pending, WriteResult
+from eventlog.write.share import Condition
 
 Done = Callable[[WriteResult | EventLogError], None]
 

@@ -33,12 +33,11 @@ from eventlog.arrays import Ints
 from eventlog.errors import UNEXPECTED, DiskFull, EventLogError, StoreFenced
 from eventlog.limits import GROUP_BYTES_MAX, MIB, OVERLAY_BYTES_MAX, SYNC_BYTES_MAX
 from eventlog.segment.cutting import plan_cuts
-from eventlog.segment.port import LogEnds, Pair, Store
+from eventlog.segment.port import LogEnds, Pair, Put, Store
 
 log = logging.getLogger("eventlog.node")
 
 Result = TypeVar("Result")
-Put = tuple[bytes, bytes | None]
 _STATE_WITHIN_S = 0.25
 _STATE_PUTS_MAX = 32_768  # more are handed over at once ...
 _STATE_BYTES_MAX = 8 * MIB

@@ -22,22 +22,22 @@ import numpy.typing as npt
 from eventlog.arrays import Ints
 from eventlog.batch.check import Bounds
 from eventlog.batch.stored import ids_needed, make_values
-from eventlog.consume.answer import CacheValues, CommittedGroup
 from eventlog.errors import ClockAhead, EventLogError, MetadataUnavailable, NotEnoughReplicas, NotPrimary, OutcomeUnknown
 from eventlog.ids import EPOCH_MS, ID_STEP, FlakeClock
 from eventlog.limits import OVERLAY_BYTES_MAX, REQUEST_TIMEOUT_MS_DEFAULT
 from eventlog.node.copying.replicate import Flight, Replicas
-from eventlog.node.copying.replicate_body import group_values
-from eventlog.node.state.apply import Change, changes_of
-from eventlog.node.writing.drafts import Draft, Drafter, refuse, refuse_share
-from eventlog.node.writing.few import Few, few_of
-from eventlog.node.writing.groups import Pending, Queue, WriteResult
-from eventlog.node.writing.overlay import Overlay
 from eventlog.node.writing.pace import Pace
-from eventlog.node.writing.results import CachePart, answer_frames, record_producers
 from eventlog.node.writing.storage import Append, StorageThread
+from eventlog.read.answer import CacheValues, CommittedGroup
+from eventlog.replication.bodies import group_values
 from eventlog.segment.keys import encode_step, log_key, log_keys
 from eventlog.segment.port import Pair, Store
+from eventlog.write.apply import Change, changes_of
+from eventlog.write.drafts import Draft, Drafter, refuse, refuse_share
+from eventlog.write.few import Few, few_of
+from eventlog.write.groups import Pending, Queue, WriteResult
+from eventlog.write.overlay import Overlay
+from eventlog.write.results import CachePart, answer_frames, record_producers
 
 _WAIT_MS = 20
 _GROUPS_A_TURN_MAX = 8  # the rest waits for these to be on disk; a turn must not hold the loop for long

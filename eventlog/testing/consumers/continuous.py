@@ -8,12 +8,12 @@ import numpy as np
 
 from eventlog.batch.layout import RUN
 from eventlog.batch.views import decode_block
-from eventlog.consume.answer import NO_LIMIT, Answer, Limits
-from eventlog.consume.cursor import Cursor
-from eventlog.consume.filtered import filter_answer
 from eventlog.events import Change
 from eventlog.ids import ID_STEP
 from eventlog.predicate.spec import CompiledFilter
+from eventlog.read.answer import NO_LIMIT, Answer, Limits
+from eventlog.read.cursor import Cursor
+from eventlog.read.filtered import filter_answer
 from eventlog.testing.consumers.log import Log, Written
 from eventlog.testing.consumers.readers import Node, Violate
 

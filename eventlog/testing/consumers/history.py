@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from eventlog.consume.membership.record import GroupState, decode_committed, decode_group, decode_key
+from eventlog.groups.record import GroupState, decode_committed, decode_group, decode_key
 
 VIOLATIONS_MAX = 20
 

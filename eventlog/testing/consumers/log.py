@@ -9,10 +9,10 @@ import numpy as np
 from eventlog.batch.build import Columns, build_blocks
 from eventlog.batch.entries import encode_entry
 from eventlog.batch.layout import ValueHead, encode_value
-from eventlog.consume.answer import StoredValues, sizes_of
 from eventlog.events import Kind
 from eventlog.hashing import hash_key, segment_of
 from eventlog.ids import ID_STEP
+from eventlog.read.answer import StoredValues, sizes_of
 from eventlog.segment.keys import entry_key
 from eventlog.segment.memory import MemoryDisk, MemoryStore
 from eventlog.segment.port import LogEnds

@@ -7,8 +7,8 @@ from types import SimpleNamespace
 from typing import Any, Final
 
 from eventlog.client.members.member import MemberHooks, MemberOptions, Membership
-from eventlog.consume.membership.record import Place
 from eventlog.errors import EventLogError, StaleMember, TimedOut
+from eventlog.groups.record import Place
 from eventlog.limits import REQUEST_TIMEOUT_MS_DEFAULT
 from eventlog.testing.consumers.history import GroupHistory
 from eventlog.testing.consumers.hosts import Request

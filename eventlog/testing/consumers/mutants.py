@@ -114,7 +114,7 @@ CONSUMER_MUTANTS: Final = (
     ),
     Mutant(
         name="segment given to two members",
-        target="eventlog.consume.membership.coordinator:give",
+        target="eventlog.groups.coordinator:give",
         make=instead(_give_at_once),
         seed=0,
         world="group",
@@ -142,14 +142,14 @@ CONSUMER_MUTANTS: Final = (
     ),
     Mutant(
         name="position advanced past an unread match",
-        target="eventlog.consume.filtered:within",
+        target="eventlog.read.filtered:within",
         make=_end_where_it_was_cut_short,
         seed=0,
         world="reading",
     ),
     Mutant(
         name="stored value skipped that holds a match",
-        target="eventlog.consume.filtered:kinds_of",
+        target="eventlog.read.filtered:kinds_of",
         make=_skip_what_no_event_of_matches,
         seed=0,
         world="reading",
@@ -185,14 +185,14 @@ CONSUMER_MUTANTS: Final = (
     ),
     Mutant(
         name="event done before it was worked on",
-        target="eventlog.consume.work:SegmentQueue.kept",
+        target="eventlog.groups.work:SegmentQueue.kept",
         make=_keep_as_done_what_was_handed_out,
         seed=0,
         world="work",
     ),
     Mutant(
         name="event handed out twice at once",
-        target="eventlog.consume.work:SegmentQueue.ready",
+        target="eventlog.groups.work:SegmentQueue.ready",
         make=instead(_hand_out_whatever_is_there),
         seed=0,
         world="work",

@@ -13,8 +13,8 @@ from typing import Final
 import numpy as np
 
 from eventlog.client.near.table import MISS, Fill, NearTable, Read
-from eventlog.consume.near import Interest
 from eventlog.hashing import hash_key
+from eventlog.read.near import Interest
 
 _KEYS: Final = tuple(f"key{number}".encode() for number in range(6))
 _NODES: Final = 2

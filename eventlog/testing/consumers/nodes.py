@@ -21,13 +21,13 @@ from eventlog.node.consumers.coordinator import Coordinators
 from eventlog.node.consumers.inner import Inner
 from eventlog.node.state.entries import Page
 from eventlog.node.writing.forward_write import OwnWrites, PartedWrites
-from eventlog.node.writing.groups import Pending, WriteResult
 from eventlog.segment.keys import entry_prefix
 from eventlog.testing.consumers.shelf import Shelf, ShelfWrite
 from eventlog.testing.sim.clocks import HostClock
 from eventlog.testing.sim.scheduler import Process
 from eventlog.transport.stream import Reply
 from eventlog.wire.eventlog_pb2 import Message
+from eventlog.write.groups import Pending, WriteResult
 
 GROUP: Final = b"group"
 """The one group that there is."""

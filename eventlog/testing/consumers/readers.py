@@ -10,16 +10,16 @@ import numpy as np
 from eventlog.batch.entries import StatePart, read_state_part
 from eventlog.batch.layout import RUN
 from eventlog.batch.views import decode_block
-from eventlog.consume.answer import NO_LIMIT, Answer, Limits
-from eventlog.consume.cursor import Cursor
-from eventlog.consume.filtered import filter_answer
-from eventlog.consume.position import Position, SegmentPositions
-from eventlog.consume.state import Overlap, StateProgress, tail_of, with_steps
-from eventlog.consume.token import decode, encode
 from eventlog.events import Kind
 from eventlog.ids import ID_STEP
 from eventlog.node.state.state_reads import Scan, scan
 from eventlog.predicate.spec import CompiledFilter
+from eventlog.read.answer import NO_LIMIT, Answer, Limits
+from eventlog.read.cursor import Cursor
+from eventlog.read.filtered import filter_answer
+from eventlog.read.position import Position, SegmentPositions
+from eventlog.read.state import Overlap, StateProgress, tail_of, with_steps
+from eventlog.read.token import decode, encode
 from eventlog.segment.port import Snapshot
 from eventlog.testing.consumers.log import CACHE, Copy, Log, Written
 

@@ -12,9 +12,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeVar
 
-from eventlog.consume.membership.record import Committed, GroupState, Member, Place, decode_committed
-from eventlog.consume.work import backoff_ms, decode_known
 from eventlog.errors import EventLogError, NotPrimary, StaleMember
+from eventlog.groups.record import Committed, GroupState, Member, Place, decode_committed
+from eventlog.groups.work import backoff_ms, decode_known
 from eventlog.ids import FlakeClock, id_before
 from eventlog.limits import LEASE_MS
 from eventlog.node.consumers.work import AGAIN, DONE, GIVEN_BACK, REJECTED, Buries, Changes, Settled, Wanted, Work

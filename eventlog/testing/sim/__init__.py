@@ -12,5 +12,5 @@ checkers judge the recorded history alone.
     history.py     what happened, as clients and readers saw it                  checks.py     what must hold of it
 
 No module here decides anything of the protocol: what a node does is decided by `eventlog.replication`, `eventlog.control` and
-`eventlog.consume`. `python -m eventlog.testing.sim --seeds 0:100` runs seeds; `docs/simulator.md` says how to replay one.
+`eventlog.read`. `python -m eventlog.testing.sim --seeds 0:100` runs seeds; `docs/simulator.md` says how to replay one.
 """

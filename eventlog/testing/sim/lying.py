@@ -11,9 +11,9 @@ from typing import Final
 
 import numpy as np
 
-from eventlog.consume.watermark import Promise
 from eventlog.ids import ID_MAX, ID_STEP, TIME_SHIFT
 from eventlog.limits import NODE_NUMBER_MAX
+from eventlog.read.watermark import Promise
 from eventlog.replication import Message, Replica
 from eventlog.replication.columns import Row
 from eventlog.replication.messages import ACK, APPEND, BEGIN, CUT, HELD, STALE

@@ -6,7 +6,6 @@ from typing import Final
 import numpy as np
 
 from eventlog.arrays import Ints
-from eventlog.consume.watermark import LowWatermark, Promises
 from eventlog.control.cluster import Member
 from eventlog.control.proposals import Outcome
 from eventlog.control.records import SegmentRecord, Versioned
@@ -15,6 +14,7 @@ from eventlog.errors import BadMessage, MetadataUnavailable
 from eventlog.ids import ID_STEP, id_before, time_of
 from eventlog.limits import CLOCK_AHEAD_MS_MAX
 from eventlog.node.copying.replicate import change_of, term_of
+from eventlog.read.watermark import LowWatermark, Promises
 from eventlog.replication import Options, Replica
 from eventlog.replication.commands import LookUp, Mark, Propose, Recheck, Release
 from eventlog.testing.clocks import SeededEntropy

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from eventlog.consume.watermark import Promise
 from eventlog.errors import EventLogError
+from eventlog.read.watermark import Promise
 from eventlog.replication import Message, Replica
 from eventlog.replication.messages import ACK, APPEND, CUT, MISMATCH
 from eventlog.testing.sim.history import Value

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from eventlog.arrays import Ints
-from eventlog.consume.watermark import LowWatermark, Promise, Promises
 from eventlog.ids import FlakeClock
+from eventlog.read.watermark import LowWatermark, Promise, Promises
 from eventlog.replication import Options, Replica, Replication
 from eventlog.testing.sim.clocks import HostClock
 from eventlog.testing.sim.disk import Disk

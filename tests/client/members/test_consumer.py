@@ -7,7 +7,7 @@ import pytest
 from eventlog.client.members import consumer as members
 from eventlog.client.members.consumer import Consumer
 from eventlog.client.members.lanes import Fetched
-from eventlog.consume.membership.record import Place
+from eventlog.groups.record import Place
 from tests.client.fake_node import FakeNode
 from tests.process.client_ends import client_of, run
 

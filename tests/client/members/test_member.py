@@ -6,8 +6,8 @@ from types import SimpleNamespace
 import pytest
 
 from eventlog.client.members.member import MemberHooks, MemberOptions, Membership, Outage
-from eventlog.consume.membership.record import Place
 from eventlog.errors import EventLogError, NotPrimary, TimedOut
+from eventlog.groups.record import Place
 from eventlog.routing.retry import RetryPolicy
 from eventlog.wire.eventlog_pb2 import Message
 

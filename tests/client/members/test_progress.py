@@ -3,8 +3,8 @@ from types import SimpleNamespace
 import numpy as np
 
 from eventlog.client.members.progress import Progress, ends_of, places_of, position_of
-from eventlog.consume.membership.record import Place
 from eventlog.events import Event
+from eventlog.groups.record import Place
 
 
 def event(id_, segment, offset):

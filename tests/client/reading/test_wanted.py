@@ -19,10 +19,10 @@ from eventlog.client.reading.wanted import (
     start_of,
 )
 from eventlog.client.reports import stalled
-from eventlog.consume import token
-from eventlog.consume.position import OFFSET_UNKNOWN, Position, SegmentPositions
 from eventlog.errors import InvalidArgument, Unavailable
 from eventlog.ids import EPOCH_MS, ID_MAX, id_before
+from eventlog.read import token
+from eventlog.read.position import OFFSET_UNKNOWN, Position, SegmentPositions
 from eventlog.wire.eventlog_pb2 import PollAnswer, Stalled
 
 SCOPE = ("x", 7, 4)

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from eventlog.consume import token
-from eventlog.consume.listeners import FilterFrom, ListenerRecord
-from eventlog.consume.position import Position
 from eventlog.errors import NotPrimary
+from eventlog.groups.listeners import FilterFrom, ListenerRecord
 from eventlog.node.node import Node
 from eventlog.predicate.spec import FilterSpec
+from eventlog.read import token
+from eventlog.read.position import Position
 from tests.node.nodes import cache_of, with_node
 
 LAST = 1_000

@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 
 from eventlog.clock import Clock, SystemClock
-from eventlog.consume import work as queue_module
-from eventlog.consume.membership.coordinator import join
-from eventlog.consume.membership.record import GROUPS_CACHE, Member, new_group
 from eventlog.errors import EventLogError, NotPrimary, OperationRefused
+from eventlog.groups import work as queue_module
+from eventlog.groups.coordinator import join
+from eventlog.groups.record import GROUPS_CACHE, Member, new_group
 from eventlog.ids import ID_MAX
 from eventlog.node.consumers import work as module
 from eventlog.node.consumers.coordinator import Running
 from eventlog.node.consumers.work import AGAIN, DONE, REJECTED, Settled, Wanted, Work
 from eventlog.node.node import Node
-from eventlog.node.state.caches import CacheState
+from eventlog.state.caches import CacheState
 from tests.node.nodes import SEGMENTS, cache_of, submit, with_node
 
 Act = Callable[[Node, Work], Awaitable[None]]

@@ -9,7 +9,6 @@ import pytest
 
 from eventlog.batch.entries import decode_entry, encode_entry
 from eventlog.errors import ClientClosed, CorruptData
-from eventlog.interceptor.producers import ProducerTable
 from eventlog.node.copying import mending
 from eventlog.node.copying.replicate_copy import COUNTERS, STATE, CacheCounters, Counters, _Moment, _Open, pack, unseal
 from eventlog.node.state.checkpoint import load_marks
@@ -18,6 +17,7 @@ from eventlog.replication.commands import BeginInstall, CloseSnapshot, EndInstal
 from eventlog.segment.keys import entry_key, producer_key
 from eventlog.segment.memory import MemoryStore
 from eventlog.segment.recovery import recover
+from eventlog.state.producers import ProducerTable
 from tests.node.nodes import cache_of, submit, with_node
 
 READ = ReadSnapshot(to=Replica(2, "first"), segment=0, transfer=7, part=0, bytes_max=1)

@@ -6,9 +6,9 @@ import random
 import numpy as np
 import pytest
 
-from eventlog.consume import token
-from eventlog.consume.position import SegmentPositions
 from eventlog.ids import TIME_SHIFT, time_of
+from eventlog.read import token
+from eventlog.read.position import SegmentPositions
 from tests.node.asking import ask, by_id, fill, position_of, read_all, run, waiting
 from tests.node.polling import START_MS, rows_of_answer
 

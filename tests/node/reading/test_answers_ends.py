@@ -7,9 +7,6 @@ import msgspec
 import numpy as np
 import pytest
 
-from eventlog.consume import token
-from eventlog.consume.cursor import Lost
-from eventlog.consume.position import SegmentPositions, Step
 from eventlog.errors import (
     BadMessage,
     CacheDropped,
@@ -27,6 +24,9 @@ from eventlog.errors import (
 from eventlog.limits import STALLED_MS
 from eventlog.node.handlers import events
 from eventlog.node.reading.answers import when_seen
+from eventlog.read import token
+from eventlog.read.cursor import Lost
+from eventlog.read.position import SegmentPositions, Step
 from eventlog.wire.eventlog_pb2 import LogEnds, Message
 from tests.node.asking import ask, by_id, fill, position_of, read_all, run, waiting
 from tests.node.polling import FakeExchange, poll_exchange, rows_of_answer

@@ -5,13 +5,12 @@ import random
 
 import pytest
 
-from eventlog.consume import token
 from eventlog.errors import EventLogError, InvalidArgument
 from eventlog.limits import FILTER_SCAN_BYTES_MAX
 from eventlog.node.handlers import events
 from eventlog.node.reading import answers, crowds, finding, watches
+from eventlog.read import token
 from eventlog.wire.eventlog_pb2 import Filter
-from tests.consume.filters import compile_by_hand
 from tests.loops import until
 from tests.node.asking import ask, by_id, fill, read_all, run, waiting
 from tests.node.polling import poll_exchange, rows_of_answer
@@ -19,6 +18,7 @@ from tests.node.reading.test_closing import run as run_trio
 from tests.node.reading.test_fetch import fill as fill_trio
 from tests.node.reading.test_fetch import rows_by_id
 from tests.node.reading.test_watches import finished, rows_of, watch
+from tests.read.filters import compile_by_hand
 
 WANTED = "7"
 

@@ -4,7 +4,6 @@ import asyncio
 
 import pytest
 
-from eventlog.consume import token
 from eventlog.errors import (
     Stopping,
 )
@@ -12,6 +11,7 @@ from eventlog.ids import TIME_SHIFT, time_of
 from eventlog.limits import STALLED_MS
 from eventlog.node.handlers import events
 from eventlog.node.reading import rounds
+from eventlog.read import token
 from tests.loops import until
 from tests.node.asking import ask, fill, read_all, run, waiting
 from tests.node.polling import NODE_NUMBER, poll_exchange, rows_of_answer

@@ -7,7 +7,6 @@ from functools import partial
 import numpy as np
 import pytest
 
-from eventlog.consume.watermark import LowWatermark, Promises
 from eventlog.errors import ConnectionLost
 from eventlog.ids import TIME_SHIFT, FlakeClock, make_id
 from eventlog.limits import CLOSE_UP_MS_MAX
@@ -15,6 +14,7 @@ from eventlog.node.handlers import events
 from eventlog.node.reading import closing as module
 from eventlog.node.reading.closing import Closing
 from eventlog.node.reading.watches import serve_watch
+from eventlog.read.watermark import LowWatermark, Promises
 from eventlog.testing.clocks import ManualClock
 from tests import loops
 from tests.loops import until

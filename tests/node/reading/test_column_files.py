@@ -5,11 +5,11 @@ import random
 import numpy as np
 import pytest
 
-from eventlog.consume import token
-from eventlog.consume.cursor import Cursor
 from eventlog.ids import ID_MAX
 from eventlog.node.reading import column_building, column_files
 from eventlog.node.reading.column_files import ColumnFiles
+from eventlog.read import token
+from eventlog.read.cursor import Cursor
 from eventlog.segment.keys import log_range
 from eventlog.wire.eventlog_pb2 import Filter
 from tests.loops import until

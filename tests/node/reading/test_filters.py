@@ -5,10 +5,10 @@ import asyncio
 import pytest
 
 from eventlog.hashing import hash_key, segment_of
-from eventlog.node.reading import history as history_module
 from eventlog.node.reading.filters import context_of, segments_of
 from eventlog.predicate.compile import compile_filter
 from eventlog.predicate.spec import FilterSpec
+from eventlog.read import history as history_module
 from eventlog.wire.eventlog_pb2 import Filter, Poll
 from tests.node.nodes import SEGMENTS, cache_of, submit, with_node
 

@@ -5,12 +5,12 @@ import asyncio
 import msgspec
 import pytest
 
-from eventlog.consume.answer import Limits
 from eventlog.errors import CacheDropped, EventLogError, EventsTrimmed, NoEvents
 from eventlog.ids import TIME_SHIFT
 from eventlog.limits import STALLED_MS
 from eventlog.node.handlers import events
 from eventlog.node.reading.watches import ITEM_BYTES_MIN, UNREAD_BYTES_MAX, shared_out
+from eventlog.read.answer import Limits
 from tests.loops import until
 from tests.node.polling import FakeNode, rows_of_answer, watch_exchange
 from tests.node.reading.test_answers import by_id, fill, run

@@ -9,14 +9,14 @@ from eventlog.batch.entries import encode_entry
 from eventlog.batch.layout import ValueHead, encode_value
 from eventlog.control.records import CacheOptions
 from eventlog.ids import ID_STEP
-from eventlog.node.copying.replicate_body import values_from
-from eventlog.node.state.caches import Caches, new_cache
 from eventlog.node.state.following import Followed
-from eventlog.node.writing.overlay import Overlay
 from eventlog.node.writing.storage import StorageThread
+from eventlog.replication.bodies import values_from
 from eventlog.segment.keys import entry_key, log_key
 from eventlog.segment.memory import MemoryDisk, MemoryStore
 from eventlog.segment.port import LogEnds
+from eventlog.state.caches import Caches, new_cache
+from eventlog.write.overlay import Overlay
 
 SEGMENTS, CACHE = 2, 7
 

@@ -12,15 +12,15 @@ from eventlog.batch.layout import HAS_PRODUCERS, PRODUCER, ValueHead, encode_val
 from eventlog.control.records import CacheOptions
 from eventlog.events import Kind
 from eventlog.ids import ID_STEP
-from eventlog.node.copying.replicate_body import values_from
 from eventlog.node.state import following as module
-from eventlog.node.state.caches import Caches, new_cache
 from eventlog.node.state.following import Followed
-from eventlog.node.writing.overlay import Overlay
 from eventlog.node.writing.storage import StorageThread
+from eventlog.replication.bodies import values_from
 from eventlog.segment.keys import entry_key
 from eventlog.segment.memory import MemoryDisk, MemoryStore
 from eventlog.segment.port import LogEnds
+from eventlog.state.caches import Caches, new_cache
+from eventlog.write.overlay import Overlay
 from tests.examples import examples
 
 SEGMENTS, CACHE, OWN = 3, 7, 1

@@ -8,9 +8,9 @@ import numpy as np
 from eventlog.batch.sections import heads_of, unfold
 from eventlog.batch.views import decode_value
 from eventlog.hashing import hash_key
-from eventlog.interceptor.producers import ProducerTable
 from eventlog.node.state.following import learn_values
 from eventlog.segment.keys import cache_range
+from eventlog.state.producers import ProducerTable
 from tests.node.nodes import SEGMENTS, cache_of, submit, with_node
 
 

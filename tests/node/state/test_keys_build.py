@@ -8,7 +8,7 @@ from eventlog.errors import CorruptData
 from eventlog.events import Kind
 from eventlog.hashing import hash_key
 from eventlog.node.state.keys_build import build_key_table, give_up_tables
-from eventlog.node.writing.groups import WriteResult
+from eventlog.write.groups import WriteResult
 from tests.node.nodes import cache_of, submit, with_node
 
 KEYS = [b"k%d" % number for number in range(400)]

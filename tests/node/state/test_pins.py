@@ -9,8 +9,8 @@ from eventlog.errors import ClientClosed
 from eventlog.hashing import hash_key
 from eventlog.limits import PIN_AGE_MS_MAX, PIN_IDLE_MS_MAX, PINS_MAX
 from eventlog.node.state import pins as pins_module
-from eventlog.node.writing.groups import WriteResult
 from eventlog.segment.keys import TAG_ENTRY, tag_range
+from eventlog.write.groups import WriteResult
 from tests.loops import until
 from tests.node.nodes import SEGMENTS, cache_of, submit, with_node
 

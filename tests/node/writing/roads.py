@@ -8,16 +8,16 @@ from eventlog.batch.one import build_one
 from eventlog.batch.stored import make_values
 from eventlog.control.records import CacheOptions
 from eventlog.hashing import hash_key, segment_of
-from eventlog.interceptor.admission import BOUNDS
-from eventlog.node.state.apply import changes_of
-from eventlog.node.state.caches import CacheState, new_cache
-from eventlog.node.writing.drafts import Drafter
-from eventlog.node.writing.few import few_of
-from eventlog.node.writing.groups import Pending, Queue
-from eventlog.node.writing.overlay import Overlay
-from eventlog.node.writing.results import answer_frames, record_producers
 from eventlog.segment.memory import MemoryDisk, MemoryStore
 from eventlog.segment.port import LogEnds
+from eventlog.state.caches import CacheState, new_cache
+from eventlog.write.admission import BOUNDS
+from eventlog.write.apply import changes_of
+from eventlog.write.drafts import Drafter
+from eventlog.write.few import few_of
+from eventlog.write.groups import Pending, Queue
+from eventlog.write.overlay import Overlay
+from eventlog.write.results import answer_frames, record_producers
 
 SEGMENTS, PRODUCER = 8, 77
 EPOCHS = np.arange(SEGMENTS, dtype=np.uint32) + 3

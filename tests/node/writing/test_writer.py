@@ -31,8 +31,8 @@ from eventlog.limits import GROUP_BYTES_MAX, OVERLAY_BYTES_MAX, PRODUCER_RESULTS
 from eventlog.node.config import NodeConfig
 from eventlog.node.copying.replicate import term_of
 from eventlog.node.start import open_node
-from eventlog.node.writing.groups import Pending, WriteResult
 from eventlog.segment.keys import entry_key
+from eventlog.write.groups import Pending, WriteResult
 from tests.node.nodes import SEGMENTS, cache_of, submit, with_node
 
 

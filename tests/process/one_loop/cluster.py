@@ -15,9 +15,9 @@ from eventlog.node.config import NodeConfig
 from eventlog.node.handlers import TABLE
 from eventlog.node.node import Node, dispatcher
 from eventlog.node.start import Started, open_node, reach_members
-from eventlog.node.writing.groups import WriteResult
 from eventlog.segment.keys import parse_log_key, segment_range
 from eventlog.transport.server import Server, ServerOptions, bind
+from eventlog.write.groups import WriteResult
 from tests import loops
 from tests.node.nodes import submit
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from eventlog.consume import token
 from eventlog.errors import BadPredicate, InvalidArgument, ListenerExists, ListenerNotFound, Unavailable
 from eventlog.ids import ID_MAX, time_of
+from eventlog.read import token
 from eventlog.transport.connection import Connection
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from eventlog.consume.membership.record import route_of
+from eventlog.groups.record import route_of
 from eventlog.hashing import hash_key, segment_of
 from tests.process.one_loop.clients import client_of, until_spread
 from tests.process.one_loop.cluster import SEGMENTS, Cluster, with_cluster

@@ -5,9 +5,9 @@ import pytest
 
 import eventlog
 from eventlog.client.reading.batches import EventBatch
-from eventlog.consume import token
 from eventlog.errors import InvalidArgument, NoEvents, NoState, PositionMismatch
 from eventlog.hashing import hash_key
+from eventlog.read import token
 from tests.process.one_loop.clients import address, fill
 from tests.process.one_loop.cluster import SEGMENTS, Cluster, with_cluster
 

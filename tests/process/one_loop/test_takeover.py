@@ -5,7 +5,7 @@ from pathlib import Path
 
 from eventlog.events import Kind
 from eventlog.hashing import hash_key, segment_of
-from eventlog.node.writing.groups import WriteResult
+from eventlog.write.groups import WriteResult
 from tests.node.nodes import submit
 from tests.process.one_loop.cluster import SEGMENTS, Cluster, with_cluster
 

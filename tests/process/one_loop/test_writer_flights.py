@@ -6,8 +6,8 @@ import numpy as np
 
 from eventlog.hashing import hash_key, segment_of
 from eventlog.node.node import Node
-from eventlog.node.writing.groups import WriteResult
 from eventlog.replication.messages import APPEND
+from eventlog.write.groups import WriteResult
 from tests.node.nodes import submit
 from tests.process.one_loop.cluster import SEGMENTS, Cluster, with_cluster
 

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from eventlog.consume.membership.record import Committed, Member, Place, RecordKey, encode_committed, encode_group, encode_key, new_group
+from eventlog.groups.record import Committed, Member, Place, RecordKey, encode_committed, encode_group, encode_key, new_group
 from eventlog.testing.consumers.history import GroupHistory
 
 A, B = Member(id="a"), Member(id="b")

@@ -5,7 +5,8 @@ holder let go of it or its session ended.
 
     coordinator  a member's requests and the clock -> the state to keep, and what members are told; assignors, changes, sessions
     record       what is kept of a group, the fence that a commit has to pass, and how all of it is written and sent
-    work         the events of one segment handed out one by one to the members of a group
+    work         the events of one segment, handed out one by one, each key to one member at a time
+    sharing      the work of a group: who has what of all its segments, what becomes of it, what has to be kept
     listeners    what is kept of a registered listener, and how far it has acknowledged
 
 The node around it must:

@@ -35,6 +35,24 @@ Where = tuple[int, int]
 """An event's id and segment."""
 
 
+@dataclass(slots=True, kw_only=True, eq=False)
+class Row:
+    """One event, as it was read."""
+
+    segment: int
+    place: Place
+    kind: int
+    key: bytes
+    value: bytes
+    before: bytes | None
+    headers: bytes | None
+
+    @property
+    def nbytes(self) -> int:
+        """About what it takes in memory."""
+        return 200 + len(self.key) + len(self.value) + len(self.before or b"") + len(self.headers or b"")
+
+
 @dataclass(slots=True, kw_only=True)
 class Task:
     """One event that is not done. `member` has it now; else it may be handed out from `ready_ms` on, when it is its turn.

@@ -3,7 +3,6 @@
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -11,8 +10,9 @@ import numpy as np
 from eventlog.batch.build import Columns, build_write
 from eventlog.errors import CacheNotFound, EventLogError, OperationRefused, Unavailable
 from eventlog.events import KIND_NAMES, Kind, decode_headers, encode_headers
+from eventlog.groups.sharing import DeadLetter
+from eventlog.groups.work import Row
 from eventlog.limits import HEADERS_BYTES_MAX
-from eventlog.node.consumers.work_reading import Row
 from eventlog.node.state.cache_changes import CacheChanges
 from eventlog.node.writing.forward_write import OwnWrites
 from eventlog.state.caches import Caches, CacheState
@@ -30,15 +30,6 @@ class DeadLettersGround(Protocol):
     segments: int
     own_writes: OwnWrites
     cache_changes: CacheChanges
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeadLetter:
-    """An event that is not tried again."""
-
-    row: Row
-    reason: str
-    deliveries: int
 
 
 def name_of(given: str, source: CacheState) -> str:

@@ -12,6 +12,7 @@ from eventlog.batch.layout import RUN
 from eventlog.batch.views import Block, Strings, decode_block, decode_value
 from eventlog.errors import EventLogError
 from eventlog.groups.record import Place
+from eventlog.groups.work import Row
 from eventlog.ids import ID_STEP
 from eventlog.node.reading.answers import Reads
 from eventlog.node.reading.pulls import Delivered
@@ -32,24 +33,6 @@ class WorkReadingGround(Protocol):
     caches: Caches
     segments: int
     reads: Reads
-
-
-@dataclass(slots=True, kw_only=True, eq=False)
-class Row:
-    """One event."""
-
-    segment: int
-    place: Place
-    kind: int
-    key: bytes
-    value: bytes
-    before: bytes | None
-    headers: bytes | None
-
-    @property
-    def nbytes(self) -> int:
-        """About what it takes in memory."""
-        return 200 + len(self.key) + len(self.value) + len(self.before or b"") + len(self.headers or b"")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

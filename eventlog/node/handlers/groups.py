@@ -25,7 +25,8 @@ from eventlog.groups.record import (
     decode_set,
     new_group,
 )
-from eventlog.groups.work import TASK_ROW, Task
+from eventlog.groups.sharing import GIVEN_BACK, VERDICTS, Settled, Wanted
+from eventlog.groups.work import TASK_ROW, Row, Task
 from eventlog.ids import ID_MAX, id_before
 from eventlog.limits import DELIVERIES_MAX_DEFAULT, GROUP_METADATA_BYTES_MAX, SESSION_TIMEOUT_MS_DEFAULT, TASK_DELAY_MS_MAX, WORK_WINDOW_MAX
 from eventlog.node.cluster.primaries import time_to_ask
@@ -37,8 +38,7 @@ from eventlog.node.consumers.coordinator_lag import GroupLag
 from eventlog.node.consumers.coordinator_via import MemberConnections
 from eventlog.node.consumers.dead_letters import name_of
 from eventlog.node.consumers.shifting import Shifting
-from eventlog.node.consumers.work import GIVEN_BACK, VERDICTS, Settled, Wanted, Work
-from eventlog.node.consumers.work_reading import Row
+from eventlog.node.consumers.work import Work
 from eventlog.node.reading.answers import Reads
 from eventlog.node.reading.filters import spec_of
 from eventlog.predicate.spec import FilterSpec

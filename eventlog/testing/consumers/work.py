@@ -1,4 +1,4 @@
-"""One run of a work group: the product's queues and its steps (`eventlog.node.consumers.work`), kept in a place that outlives coordinators.
+"""One run of a work group: the product's steps (`eventlog.groups.sharing`), what they change kept in a place that outlives coordinators.
 
 Steps are taken at random, one at a time. Writes fail, those of dead letters too, or nobody hears of them; answers get lost, sessions end,
 coordinators change. Each of three nodes has clocks of its own: their monotonic clocks began at different moments, and one wall clock at a
@@ -7,18 +7,18 @@ time may be an hour ahead or behind.
 
 import random
 from collections import Counter
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, TypeVar
+from functools import partial
+from typing import Final, TypeVar
 
 from eventlog.errors import EventLogError, NotPrimary, StaleMember
 from eventlog.groups.record import Committed, GroupState, Member, Place, decode_committed
-from eventlog.groups.work import backoff_ms, decode_known
+from eventlog.groups.sharing import AGAIN, DONE, GIVEN_BACK, REJECTED, Changes, Moment, Settled, Sharing, Wanted
+from eventlog.groups.work import Row, backoff_ms, decode_known
 from eventlog.ids import FlakeClock, id_before
 from eventlog.limits import LEASE_MS
-from eventlog.node.consumers.work import AGAIN, DONE, GIVEN_BACK, REJECTED, Buries, Changes, Settled, Wanted, Work
-from eventlog.node.consumers.work_reading import Row
 
 _KEYS: Final = (b"a", b"b", b"c")
 _STEPS: Final = 700
@@ -78,7 +78,7 @@ class _Retry:
 
 
 class _Running:
-    """One coordinator's time: what `Work` asks of whoever runs it."""
+    """One coordinator's time: what `Sharing` asks of whoever runs it."""
 
     def __init__(self, run: "WorkRun") -> None:
         self.id = ("g", 1)
@@ -97,36 +97,6 @@ class _Running:
     def place(self, segment: int) -> Place:
         committed: Committed | None = self.positions.get(segment)
         return Place(id=0) if committed is None else committed.place
-
-    async def write(self, puts: Mapping[bytes, bytes], *, removes: tuple[bytes, ...] = ()) -> None:
-        self._run.write(puts, removes)
-
-
-class _Work(Work):
-    """Has no tasks of its own: what it would do in a turn of its own waits in `later`."""
-
-    def __init__(self, host: _Host, running: _Running, kept: dict[int, bytes]) -> None:
-        super().__init__(host, running, kept)  # type: ignore[arg-type]  # the host has a clock, and nothing else is asked of it
-        self.later: list[Step[Any]] = []
-
-    def _request(self, apply: Step[Any]) -> Any:
-        self.later.append(apply)
-
-    def arrived(self, rows: list[Row], after: dict[int, Place]) -> None:
-        self._arrived(rows, after)
-
-    def taking(self, member: str, wanted: Wanted) -> Step[list[tuple[Any, Row]]]:
-        return lambda changes: self._take_now(member, wanted, changes)
-
-    def settling(self, member: str, rows: list[Settled]) -> Step[Buries]:
-        return lambda changes: self._settle_now(member, rows, changes)
-
-    def buried(self, changes: Changes, errors: Mapping[int, EventLogError], result: Any) -> Any:
-        [found] = self._with_burials(changes, errors, [result])
-        return None if isinstance(found, EventLogError) else result
-
-    def keep(self, touched: set[int]) -> Coroutine[Any, Any, None]:
-        return self._keep(touched)
 
 
 class WorkRun:
@@ -228,7 +198,8 @@ class WorkRun:
         self._running = _Running(self)
         self.reached["coordinators"] += 1
         kept = {segment: self.kept[key] for segment in range(self.group.segments) if (key := self._running.key("w", segment)) in self.kept}
-        self._work = _Work(self._host, self._running, kept)
+        decode = partial(decode_known, now_ms=self._host.monotonic_ms(), agreed_ms=self._host.clock.agreed_ms())
+        self._work = Sharing(self._running, {segment: decode(data) for segment, data in kept.items()})
 
     def _read(self) -> None:
         """Have the coordinator read on."""
@@ -236,9 +207,8 @@ class WorkRun:
             rows = [row for row in self._log if row.segment == segment and row.place.id > queue.read.id]
             rows = rows[: self.chance.randint(1, 5)]
             if rows:
-                self._work.arrived(rows, {segment: rows[-1].place})
-        while self._work.later:
-            self._turn(self._work.later.pop())
+                self._work.arrived(rows, {segment: rows[-1].place}, now_ms=self._host.monotonic_ms())
+        self._release()
 
     def _turn(self, step: Step[T]) -> T | None:
         """Take a step, and keep what it changed before anybody is told; None where nobody is."""
@@ -256,16 +226,25 @@ class WorkRun:
             errors = {id_: EventLogError(why="it is so") for id_ in changes.dead if self._faults and self.chance.random() < 0.2}
             self._dead |= changes.dead.keys() - errors
             self.reached["dead letters refused"] += len(errors)
-            result = self._work.buried(changes, errors, result)
+            [told] = self._work.buried(changes, errors, [result], now_ms=self._host.monotonic_ms())
+            result = None if isinstance(told, EventLogError) else result
         try:
             if changes.touched:
-                _at_once(self._work.keep(changes.touched))
+                self._keep(changes.touched)
         except NotPrimary:
             self._move()
             return None
         return None if self._faults and self.chance.random() < 0.05 else result
 
-    def write(self, puts: Mapping[bytes, bytes], removes: tuple[bytes, ...]) -> None:
+    def _keep(self, touched: Collection[int]) -> None:
+        clock = self._host.clock
+        moment = Moment(now_ms=clock.monotonic_ms(), agreed_ms=clock.agreed_ms(), physical_ms=clock.physical_ms())
+        keeping = self._work.keeping(touched, moment)
+        if keeping.puts or keeping.removes:
+            self._write(keeping.puts, keeping.removes)
+        self._running.positions.update(keeping.moved)
+
+    def _write(self, puts: Mapping[bytes, bytes], removes: tuple[bytes, ...]) -> None:
         """Keep rows. Raises NotPrimary where that fails, or nobody knows."""
         fate = self.chance.random() if self._faults else 1.0
         if fate >= 0.03:
@@ -300,16 +279,22 @@ class WorkRun:
         """End a member's session; another member comes."""
         self._members.remove(self.chance.choice(self._members))
         self._join()
-        self._work.release(lambda member: self.group.member(member) is None)
-        while self._work.later:
-            self._turn(self._work.later.pop())
+        self._release()
+
+    def _release(self) -> None:
+        """Take events from members whose sessions are over, as coordinators do after each of these."""
+        if self._work.has_any(self._is_gone):
+            self._turn(partial(self._work.release, self._is_gone))
+
+    def _is_gone(self, member: str) -> bool:
+        return self.group.member(member) is None
 
     def _take(self) -> None:
         member = self.chance.choice(self._members)
         member.sequence += 1
         wanted = Wanted(sequence=member.sequence, limit=self.chance.randint(1, 3), holding=frozenset(member.rows))
         buried = self.reached["burials"]
-        found = self._turn(self._work.taking(member.id, wanted))
+        found = self._turn(lambda changes: self._work.take(member.id, wanted, changes, now_ms=self._host.monotonic_ms()))
         for _, row in found or ():
             self._hand(member, row)
         if found is not None and len(found) < wanted.limit and buried == self.reached["burials"]:
@@ -372,12 +357,11 @@ class WorkRun:
         ]
         if not rows:
             return
-        settling = self._work.settling(member.id, rows)
 
         def step(changes: Changes) -> object:
             self._settling = self._retries_of(member, rows)
             with suppress(StaleMember):  # it has some of them no more; the others are settled
-                return settling(changes)
+                return self._work.settle(member.id, rows, changes, now_ms=self._host.monotonic_ms())
             return True
 
         if self._turn(step):
@@ -395,12 +379,3 @@ class WorkRun:
                 moves = self.reached["coordinators"] - 1
                 found[row.id] = _Retry(ready_ms=self.now_ms + delay_ms, deliveries=task.deliveries, moves=moves)
         return found
-
-
-def _at_once(work: Coroutine[Any, Any, None]) -> None:
-    """Run what never waits."""
-    try:
-        work.send(None)
-    except StopIteration:
-        return
-    raise RuntimeError("keeping waited for something")

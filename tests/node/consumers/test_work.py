@@ -10,13 +10,12 @@ import pytest
 
 from eventlog.clock import Clock, SystemClock
 from eventlog.errors import EventLogError, NotPrimary, OperationRefused
-from eventlog.groups import work as queue_module
 from eventlog.groups.coordinator import join
 from eventlog.groups.record import GROUPS_CACHE, Member, new_group
+from eventlog.groups.sharing import AGAIN, DONE, REJECTED, Settled, Wanted
 from eventlog.ids import ID_MAX
-from eventlog.node.consumers import work as module
 from eventlog.node.consumers.coordinator import Running
-from eventlog.node.consumers.work import AGAIN, DONE, REJECTED, Settled, Wanted, Work
+from eventlog.node.consumers.work import Work
 from eventlog.node.node import Node
 from eventlog.state.caches import CacheState
 from tests.node.nodes import SEGMENTS, cache_of, submit, with_node
@@ -179,7 +178,7 @@ def test_a_dead_letter_that_cannot_be_written_fails_its_rejection_alone(tmp_path
         with pytest.raises(EventLogError, match="not JSON"):
             await refused
         assert not work._running.is_over
-        assert [task.id for queue in work.queues.values() for task in queue.tasks.values()] == [bad.id]
+        assert [task.id for queue in work.sharing.queues.values() for task in queue.tasks.values()] == [bad.id]
         with pytest.raises(EventLogError, match="not JSON"):
             await work.settle(MEMBER, [bad])
         assert node.caches.named("dead").next_offsets.sum() == 1
@@ -188,27 +187,6 @@ def test_a_dead_letter_that_cannot_be_written_fails_its_rejection_alone(tmp_path
         assert node.caches.named("dead").next_offsets.sum() == 1
 
     with_group(tmp_path, act, values=(b"\xff", b"1", b"1"), dead_letters="dead")
-
-
-def test_what_a_lost_member_had_for_the_last_time_waits_for_its_dead_letter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "BURY_AGAIN_MS", 0)
-
-    async def act(node: Node, work: Work) -> None:
-        running = work._running
-        await refuse(node)
-        [task] = await take(work)
-        async with running.lock:
-            await running.keep(join(replace(running.state, members=()), Member(id="other")))
-        found = await work.take("other", wanted(1, limit=10), wait_ms=30_000)
-        assert task.id not in [one.id for one, _ in found]
-        assert not running.is_over
-        await accept(node)
-        queue = work.queues[task.segment]
-        await work.take("other", wanted(2, holding=frozenset(one.id for one, _ in found)), wait_ms=0)
-        assert task.id not in queue.tasks
-        assert node.caches.named("dead").next_offsets.sum() == 1
-
-    with_group(tmp_path, act, values=(b"\xff",) * 3, dead_letters="dead", deliveries_max=1)
 
 
 def test_who_finds_nothing_looks_again_when_something_has_changed_and_not_before(tmp_path: Path) -> None:
@@ -240,46 +218,8 @@ def test_who_finds_nothing_looks_again_when_something_has_changed_and_not_before
 async def at_hand(work: Work, count: int) -> None:
     """Wait until the coordinator has read some events."""
     work._read_on()
-    while sum(len(queue.tasks) for queue in work.queues.values()) < count:
+    while sum(len(queue.tasks) for queue in work.sharing.queues.values()) < count:
         await work._changed.wait()
-
-
-@pytest.mark.parametrize(("bytes_max", "counts"), [(1, [1, 1, 1, 1]), (2_500, [2, 2]), (module.ANSWER_BYTES_MAX, [4])])
-def test_an_answer_has_as_many_events_as_fit_it_and_one_at_least(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bytes_max: int, counts: list[int]
-) -> None:
-    monkeypatch.setattr(module, "ANSWER_BYTES_MAX", bytes_max)
-
-    async def act(_: Node, work: Work) -> None:
-        await at_hand(work, 4)
-        held = frozenset[int]()
-        for sequence, count in enumerate(counts, 1):
-            found = await work.take(MEMBER, wanted(sequence, limit=10, holding=held), wait_ms=30_000)
-            assert len(found) == count
-            held |= {task.id for task, _ in found}
-
-    with_group(tmp_path, act, values=(bytes(1_000),) * 4)
-
-
-def test_no_more_of_a_segment_is_at_hand_than_its_window_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for limits in (module, queue_module):
-        monkeypatch.setattr(limits, "WORK_WINDOW_MAX", 4)
-
-    async def act(_: Node, work: Work) -> None:
-        most, done, held = 0, set[int](), frozenset[int]()
-        for sequence in range(1, 100):
-            found = await work.take(MEMBER, wanted(sequence, limit=10, holding=held), wait_ms=30_000)
-            most = max(most, *(len(queue.tasks) + len(queue.done) for queue in work.queues.values()))
-            assert len(work._rows) == sum(len(queue.tasks) for queue in work.queues.values())
-            rows = [Settled(segment=row.segment, id=task.id, verdict=DONE) for task, row in found]
-            await work.settle(MEMBER, rows)
-            done |= {row.id for row in rows}
-            if len(done) == 20:
-                break
-        assert len(done) == 20
-        assert most == 4
-
-    with_group(tmp_path, act, values=(b"1",) * 20)
 
 
 @pytest.mark.parametrize("off_ms", [-HOUR_MS, HOUR_MS])

@@ -6,9 +6,9 @@ import pytest
 
 import eventlog
 from eventlog.errors import BadName, InvalidArgument, StaleMember, TooLarge
+from eventlog.groups.sharing import AGAIN, DONE, VERDICTS, Wanted
 from eventlog.ids import ID_MAX
 from eventlog.limits import FRAME_BYTES_MAX, TASK_DELAY_MS_MAX
-from eventlog.node.consumers.work import AGAIN, DONE, VERDICTS, Wanted
 from eventlog.node.handlers import groups as handlers
 from tests.process.one_loop.clients import client_of, cluster_of, run, until
 from tests.process.one_loop.test_coordinator import running_of
@@ -346,7 +346,7 @@ async def give_up_waiting(cluster, consumer):
     """Wait for a task, and stop that when the request is under way; return the request, which goes on."""
     waiting = asyncio.ensure_future(anext(consumer.tasks()))
     (running,) = running_of(cluster, "workers")
-    await until(lambda: consumer.member_id in running.work._latest)
+    await until(lambda: consumer.member_id in running.work.sharing.latest)
     waiting.cancel()
     await asyncio.gather(waiting, return_exceptions=True)
     return consumer._taking

@@ -27,7 +27,7 @@ from eventlog.node.reading.column_files import ColumnFiles
 from eventlog.node.reading.crowds import Crowds
 from eventlog.node.reading.fetch import Fetching, far_of, named_of
 from eventlog.node.reading.filters import Filters, segments_of
-from eventlog.node.reading.finding import Finding, Road
+from eventlog.node.reading.finding import Finding, Later, NotFetched
 from eventlog.node.reading.pulls import Delivered, Pull, ReadContext, begin
 from eventlog.node.reading.reach import Reach, Stalls
 from eventlog.node.reading.reader import ReaderThread
@@ -64,7 +64,6 @@ class Reads:
         self.files = files or ColumnFiles()
         self._finding = Finding(
             context,
-            road=Road(look=self._look, take=self._take, take_late=self._take_late, not_made=self._not_made, not_fetched=self._not_fetched),
             thread=self._thread,
             fetching=self.fetching,
             history_bytes_max=history_bytes_max,
@@ -309,7 +308,13 @@ class Reads:
         if is_behind_all and named_of(self._context.low, far) <= lowest:
             cursor.advance(top)
         elif lowest < top:
-            self._finding.find(pull, top=top, floor=min(floor, limit), far=far)
+            found = self._finding.find(pull, top=top, floor=min(floor, limit), far=far)
+            if isinstance(found, Shared):
+                self._take(pull, found)
+            elif isinstance(found, NotFetched):
+                self._not_fetched(pull, found.error)
+            else:
+                found.add_done_callback(partial(self._found, pull))
             return
         self._idle(pull, limit)
 
@@ -399,7 +404,18 @@ class Reads:
             self._held_caches.add(pull.cache.cache_id)
             closing.want(id_, is_told=pull.wait_ms != 0)
 
-    # ------------------------------------------------------------ what was not found
+    # ------------------------------------------------------------ what was found later, or not
+
+    def _found(self, pull: Pull, later: Later) -> None:
+        self._look(pull, partial(self._go_on, later=later))
+
+    def _go_on(self, pull: Pull, later: Later) -> None:
+        if (error := later.exception()) is not None:
+            self._not_made(pull, error)
+        elif isinstance(found := later.result(), Shared):
+            self._take_late(pull, found)
+        else:
+            self._not_fetched(pull, found.error)
 
     def _not_fetched(self, pull: Pull, error: BaseException | None) -> None:
         """Try again later what could not be read at other nodes now, or soon with what was learned of retention there."""

@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeVar
+from typing import TypeAlias
 
 from eventlog.arrays import Ints
 from eventlog.batch import arrow_pieces  # noqa: F401 -- loaded while the node starts
@@ -26,7 +26,6 @@ from eventlog.read.filtered import filter_answer
 from eventlog.read.history import Bounds, ChunkEnd, History, HistoryRead
 from eventlog.read.steps import StepIndex
 
-Given = TypeVar("Given")
 _INLINE_BYTES = 512 << 10  # joining more than this takes the loop longer than a millisecond
 _JUDGED_INLINE_MAX = 8_000  # judging the columns of more events than this does, too ...
 _DECODED_INLINE_MAX = 400  # ... and decoding the values of more than this
@@ -34,14 +33,15 @@ _CHUNK_ENDS_MAX = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Road:
-    """Where a pull goes on: `look` calls the step that follows, and ends the pull on its error."""
+class NotFetched:
+    """What other nodes have could not be had now. `error` is None where they have told of retention, or of nothing new, instead."""
 
-    look: Callable[[Pull, Callable[[Pull], None]], None]
-    take: Callable[[Pull, Shared], None]
-    take_late: Callable[[Pull, Shared], None]
-    not_made: Callable[[Pull, BaseException], None]
-    not_fetched: Callable[[Pull, BaseException | None], None]
+    error: BaseException | None = None
+
+
+Later: TypeAlias = asyncio.Future[Shared | NotFetched]
+Found: TypeAlias = Shared | NotFetched | Later
+"""An answer that is there, one that is being made, or none."""
 
 
 class Finding:
@@ -51,14 +51,12 @@ class Finding:
         self,
         context: ReadContext,
         *,
-        road: Road,
         thread: ReaderThread,
         fetching: Fetching,
         history_bytes_max: int,
         files: ColumnFiles,
     ) -> None:
         self._context = context
-        self._road = road
         self._thread = thread
         self._fetching = fetching
         self._history_bytes_max = history_bytes_max
@@ -66,7 +64,7 @@ class Finding:
         self._files = files
         self._building = ColumnBuilding(context, files, history=self._history, thread=thread)
         self._answers = AnswerCache()
-        self._making: dict[Key, list[Pull]] = {}
+        self._making: dict[Key, Later] = {}
 
     def figures(self) -> dict[str, tuple[int, int, int]]:
         """Return used, limit and peak of what is bounded here."""
@@ -85,8 +83,8 @@ class Finding:
         """End what goes on by itself."""
         self._building.stop()
 
-    def find(self, pull: Pull, *, top: int, floor: int, far: Ints) -> None:
-        """Deliver what lies between cursor and `top`: above `floor` it is in the tail, below in the store, `far` segments elsewhere."""
+    def find(self, pull: Pull, *, top: int, floor: int, far: Ints) -> Found:
+        """Return what lies between cursor and `top`: above `floor` it is in the tail, below in the store, `far` segments elsewhere."""
         cursor, limits, matches = pull.cursor, pull.limits, pull.matches
         read: HistoryRead | None = None
         filed = () if matches is None or len(far) else self._filed(pull, floor)
@@ -98,12 +96,12 @@ class Finding:
         key = (pull.cache.cache_id, cursor.key, top, limits, None if matches is None else matches.spec.digest)
         shared = self._answers.get(key)
         if shared is not None:
-            self._road.take(pull, shared)
-        elif key in self._making:
-            self._making[key].append(pull)
-        elif len(far):
-            self._find_far(key, pull, top=top, far=far)
-        elif filed and matches is not None:
+            return shared
+        if key in self._making:
+            return self._making[key]
+        if len(far):
+            return self._find_far(key, pull, top=top, far=far)
+        if filed and matches is not None:
             wanted = FileRead(
                 cursor=cursor.copy(),
                 top=top,
@@ -112,11 +110,10 @@ class Finding:
                 trimmed=pull.cache.trimmed_ids.copy(),
                 only=segments_of(matches, pull.cache),  # the places in the others move on all the same
             )
-            self._make(key, pull, partial(self._files.answer, filed, wanted))
-        elif read is not None:
-            self._make(key, pull, partial(self._history.read, read))
-        else:
-            self._find_in_tail(key, pull, top=top)
+            return self._make(key, pull, partial(self._files.answer, filed, wanted))
+        if read is not None:
+            return self._make(key, pull, partial(self._history.read, read))
+        return self._find_in_tail(key, pull, top=top)
 
     def _filed(self, pull: Pull, floor: int) -> tuple[Filed, ...]:
         """Return the files to read for a pull with a filter, if there are any; of history there will be."""
@@ -125,7 +122,7 @@ class Finding:
             self._building.ask(pull.cache)
         return found[:1] if pull.limits.is_raw else found  # another node gets one part
 
-    def _find_in_tail(self, key: Key, pull: Pull, *, top: int) -> None:
+    def _find_in_tail(self, key: Key, pull: Pull, *, top: int) -> Found:
         cursor, limits, matches = pull.cursor, pull.limits, pull.matches
         is_counted = cursor.asked is None and matches is None
         found = self._context.tail.read(
@@ -139,11 +136,9 @@ class Finding:
             key = (*key[:2], found.upto, *key[3:])
             shared = self._answers.get(key)
             if shared is not None:
-                self._road.take(pull, shared)
-                return
+                return shared
             if key in self._making:
-                self._making[key].append(pull)
-                return
+                return self._making[key]
         is_heavy = found.nbytes > _INLINE_BYTES
         if matches is not None and not is_heavy:
             events = sum(sum(group.counts) for group in found.groups)
@@ -153,27 +148,22 @@ class Finding:
         def build() -> Answer:
             return _answer(values_of(found.groups), pull, cursor=own, top=found.upto)
 
-        if is_heavy:
-            self._make(key, pull, build)
-        else:
-            self._road.take(pull, self._answers.put(key, build()))
+        return self._make(key, pull, build) if is_heavy else self._answers.put(key, build())
 
-    def _find_far(self, key: Key, pull: Pull, *, top: int, far: Ints) -> None:
+    def _find_far(self, key: Key, pull: Pull, *, top: int, far: Ints) -> Found:
         """Have values fetched of what is not here, and an answer made of them and of what is."""
         try:
             fetched = self._fetching.gather(pull, far, top=top)
         except Unavailable as error:  # nobody with a copy is connected
-            self._road.not_fetched(pull, error)
-            return
-        self._making[key] = [pull]
+            return NotFetched(error=error)
         fetched.add_done_callback(partial(self._fetched, key, pull, pull.cursor.copy()))
+        return self._begin(key)
 
     def _fetched(self, key: Key, pull: Pull, cursor: Cursor, done: "asyncio.Future[list[Fetched]]") -> None:
         error = Stopping() if done.cancelled() else done.exception()
         found = [] if error is not None else done.result()
         if error is not None or any(part.is_trimmed for part in found) or min(part.upto for part in found) <= cursor.lowest:
-            for waiting in self._making.pop(key):
-                self._road.look(waiting, _with(self._road.not_fetched, error))
+            self._making.pop(key).set_result(NotFetched(error=error))
             return
         job = partial(join_fetched, found, pull, cursor=cursor)
         self._thread.run(pull.owner, job).add_done_callback(partial(self._made, key))
@@ -183,25 +173,23 @@ class Finding:
         ahead = min(HISTORY_READ_BYTES_MAX, self._history_bytes_max // (2 * self._thread.readers))
         return plan_read(self._context.steps, pull, between=(floor, top), ahead=ahead)
 
-    def _make(self, key: Key, pull: Pull, job: Callable[[], Answer]) -> None:
+    def _make(self, key: Key, pull: Pull, job: Callable[[], Answer]) -> Later:
         """Have an answer made in the reader thread, for this pull and all who ask the same until it is there."""
-        self._making[key] = [pull]
         self._thread.run(pull.owner, job).add_done_callback(partial(self._made, key))
+        return self._begin(key)
+
+    def _begin(self, key: Key) -> Later:
+        later = self._making[key] = asyncio.get_running_loop().create_future()
+        return later
 
     def _made(self, key: Key, done: "asyncio.Future[Answer]") -> None:
-        pulls = self._making.pop(key)
+        later = self._making.pop(key)
         error = Stopping() if done.cancelled() else done.exception()
         if error is None:
-            shared = self._answers.put(key, done.result())
-            for pull in pulls:
-                self._road.look(pull, _with(self._road.take_late, shared))
-            return
-        for pull in pulls:
-            self._road.look(pull, _with(self._road.not_made, error))
-
-
-def _with(step: Callable[[Pull, Given], None], given: Given) -> Callable[[Pull], None]:
-    return lambda pull: step(pull, given)
+            later.set_result(self._answers.put(key, done.result()))
+        else:
+            later.set_exception(error)
+            later.exception()  # whoever asked may be gone
 
 
 def _answer(values: StoredValues, pull: Pull, *, cursor: Cursor, top: int) -> Answer:

@@ -14,7 +14,7 @@ from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -42,6 +42,7 @@ from eventlog.replication.bodies import NOTHING, Arrived, Carried, GroupValues, 
 from eventlog.replication.messages import APPEND
 from eventlog.segment.port import Store
 from eventlog.segment.walking import LogPart, read_sound
+from eventlog.transport.connection import Exchange
 from eventlog.transport.stream import Reply
 from eventlog.wire import eventlog_pb2 as pb
 
@@ -51,6 +52,7 @@ _TICK_RESTING_MS = 100  # while time alone changes nothing
 _AGAIN_MS = 200
 _RECENT_BYTES = 8 * MIB
 _FLIGHT_BYTES = 800  # what one costs beside its values; a read of the log looks at all that are kept
+_OF_A_MESSAGE = frozenset({asked.Write, asked.Learned, asked.BeginInstall, asked.InstallPart, asked.EndInstall})  # get its receipt
 _STEP_S = 0.5  # then the limit is looked at again: it may be another by then
 
 
@@ -62,16 +64,33 @@ class CommandPart(Protocol):
         ...
 
 
-class Backup(CommandPart, Protocol):
-    """The backup's side. `GIVEN` are the commands that get what came with the message."""
+@dataclass(slots=True, kw_only=True, eq=False)
+class Receipt:
+    """A message that came: what it brought, and how much is still being done for it. It travels with everything that is.
 
-    GIVEN: ClassVar[frozenset[type]]
+    Nothing due and no answer of the core's: there is nothing to say.
+    """
+
+    exchange: Exchange
+    name: tuple[Replica, int]
+    given: Any
+    brings_values: bool = False
+    due: int = 1
+
+    def begin(self) -> "Receipt":
+        """Note that something goes on for it by itself; its end is told to `Incoming.done`."""
+        self.due += 1
+        return self
+
+
+class Backup(CommandPart, Protocol):
+    """The backup's side."""
 
     def follow(self, segments: Ints, watermarks: Ints) -> None:
         """Bring the state of `segments` up to their watermarks."""
         ...
 
-    def finish(self) -> None:
+    def finish(self, receipt: Receipt | None) -> None:
         """Carry out the cuts that were asked for, as one."""
         ...
 
@@ -179,18 +198,18 @@ class Replicas:
 
     # ------------------------------------------------------------ commands
 
-    def carry_out(self, commands: Commands, carried: Carried = NOTHING, *, given: Any = None) -> None:
-        """Do what the core asks, in its order. `carried` goes with the `Send`s; `given` is what came with the message received."""
+    def carry_out(self, commands: Commands, carried: Carried = NOTHING, *, receipt: Receipt | None = None) -> None:
+        """Do what the core asks, in its order. `carried` goes with the `Send`s; `receipt` is of the message that was received."""
         bodies: dict[int, Sequence[bytes]] = {}
         for command in commands:
             kind = type(command)
             if isinstance(command, asked.Send):
                 self._send(command, carried, bodies)
-            elif kind in self._incoming.GIVEN:
-                self._do[kind](command, given)
+            elif kind in _OF_A_MESSAGE:
+                self._do[kind](command, receipt)
             else:
                 self._do[kind](command)
-        self._incoming.finish()
+        self._incoming.finish(receipt)
 
     def _send(self, send: asked.Send, carried: Carried, bodies: dict[int, Sequence[bytes]]) -> None:
         body = bodies.get(id(send.rows))

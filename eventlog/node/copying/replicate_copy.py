@@ -27,7 +27,7 @@ from eventlog.limits import MIB
 from eventlog.node.background import aside
 from eventlog.node.copying import mending
 from eventlog.node.copying.mending import Mending
-from eventlog.node.copying.replicate import Replicas
+from eventlog.node.copying.replicate import Receipt, Replicas
 from eventlog.node.copying.replicate_in import Incoming
 from eventlog.node.copying.takeover import TakeOver
 from eventlog.node.reading.answers import Reads
@@ -192,9 +192,9 @@ class Copies:
             asked.OpenSnapshot: self._begin,
             asked.ReadSnapshot: lambda command: self._run(self._read(command)),
             asked.CloseSnapshot: self._close,
-            asked.BeginInstall: lambda command: self._install(command, self._drop),
+            asked.BeginInstall: partial(self._install, self._drop),
             asked.InstallPart: self._take_part,
-            asked.EndInstall: lambda command: self._install(command, self._finish),
+            asked.EndInstall: partial(self._install, self._finish),
         }
 
     def _run(self, work: Coroutine[Any, Any, None]) -> None:
@@ -289,11 +289,11 @@ class Copies:
 
     # ------------------------------------------------------------ installing
 
-    def _take_part(self, command: asked.InstallPart, pieces: list[tuple[int, bytes]]) -> None:
-        self._install(command, partial(self._store_part, pieces))
+    def _take_part(self, command: asked.InstallPart, receipt: Receipt) -> None:
+        self._install(partial(self._store_part, receipt.given), command, receipt)
 
-    def _install(self, command: Any, act: Callable[[Any], Coroutine[Any, Any, None]]) -> None:
-        self._run(self._in_turn(command, act, self._node.incoming.begin()))
+    def _install(self, act: Callable[[Any], Coroutine[Any, Any, None]], command: Any, receipt: Receipt | None) -> None:
+        self._run(self._in_turn(command, act, receipt and receipt.begin()))
 
     @asynccontextmanager
     async def turns(self, segments: Iterable[int]) -> AsyncIterator[None]:
@@ -303,7 +303,7 @@ class Copies:
                 await held.enter_async_context(self._turns[segment])
             yield
 
-    async def _in_turn(self, command: Any, act: Callable[[Any], Coroutine[Any, Any, None]], name: Any) -> None:
+    async def _in_turn(self, command: Any, act: Callable[[Any], Coroutine[Any, Any, None]], receipt: Receipt | None) -> None:
         """Do the steps of one segment one after the other; a step that cannot be done ends the process, as a write would."""
         async with self._turns[command.segment]:
             try:
@@ -315,7 +315,7 @@ class Copies:
                 self._node.fatal(error)
                 return
             self._replicas.carry_out(self._replicas.core.installed(command))
-        self._node.incoming.done(name)
+        self._node.incoming.done(receipt)
 
     async def _drop(self, command: asked.BeginInstall) -> None:
         self._counters.pop(command.segment, None)

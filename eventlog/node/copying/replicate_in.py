@@ -6,9 +6,8 @@ What happens to many segments in one moment is logged as one line (`Tally`).
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -17,7 +16,7 @@ from eventlog.control.cluster import ClusterRecords
 from eventlog.errors import BadMessage, ConnectionLost, DiskFull, EventLogError, MetadataLost, MetadataUnavailable, Overloaded, StoreFenced
 from eventlog.node.cluster.forward import Forwarding
 from eventlog.node.cluster.peers import Peers, peer_of
-from eventlog.node.copying.replicate import Replicas
+from eventlog.node.copying.replicate import Receipt, Replicas
 from eventlog.node.disk import DiskWatch
 from eventlog.node.reading.answers import Reads
 from eventlog.node.reading.closing import Closing
@@ -38,20 +37,7 @@ _FOLLOW_WITHIN_S = 0.02
 _FOLLOW_BYTES = 256 << 10  # more is worth a step of its own
 
 
-Given = Arrived | list[tuple[int, bytes]]
 _TALLY_MS = 250
-
-
-@dataclass(slots=True, kw_only=True, eq=False)
-class _Unanswered:
-    """A message that is not answered yet, and what came with it; `due` counts what is done for it.
-
-    Nothing due and no answer: there is nothing to say.
-    """
-
-    exchange: Exchange
-    given: Given
-    due: int = 0
 
 
 class Discarding(Protocol):
@@ -85,17 +71,13 @@ class IncomingGround(Protocol):
 class Incoming:
     """The backup's side of the shell."""
 
-    GIVEN: ClassVar[frozenset[type]] = frozenset({asked.Write, asked.InstallPart})
-
     def __init__(self, node: IncomingGround, replicas: Replicas) -> None:
         self._replicas = replicas
         self._node = node
-        self._asked: dict[tuple[Replica, int], _Unanswered] = {}
-        self._kept: dict[tuple[Replica, int], _Unanswered] = {}  # messages that wait for records; their bytes count where they came from
-        self._now: tuple[Replica, int] | None = None
+        self._asked: dict[tuple[Replica, int], Receipt] = {}
+        self._kept: dict[tuple[Replica, int], Receipt] = {}  # messages that wait for records; their bytes count where they came from
         self._cuts: list[asked.Cut] = []
         self._tally = Tally(of=lambda: int(self._replicas.core.holds.sum()))
-        self._is_writing = False  # the message being taken brings values
         self._late: list[asked.Learned] = []
         self._is_follow_due = False
         self.damaged = 0
@@ -131,20 +113,18 @@ class Incoming:
             raise
         if arrived.data:
             self._node.disk.check()
-        given: Given = arrived
+        given: Arrived | list[tuple[int, bytes]] = arrived
         if not arrived.data and np.count_nonzero(np.frombuffer(rows, APPEND)["flags"] == CHUNK):
             given = read_pieces(exchange.body, rows=request.rows)
         message = Message(sender=sender, recipient=self._replicas.core.own, correlation=request.correlation, rows=rows)
-        self._take(message, exchange, given)
+        self._take(message, Receipt(exchange=exchange, name=(sender, request.correlation), given=given))
 
-    def _take(self, message: Message, exchange: Exchange, given: Given) -> None:
+    def _take(self, message: Message, receipt: Receipt) -> None:
         commands = self._replicas.core.receive(message, now_ms=self._replicas.now_ms)
-        name = message.sender, message.correlation
-        self._asked[name] = _Unanswered(exchange=exchange, given=given, due=1)
-        self._now, self._is_writing = name, any(type(command) is asked.Write for command in commands)
-        self._replicas.carry_out(commands, given=given)
-        self._now, self._is_writing = None, False
-        self.done(name)
+        self._asked[receipt.name] = receipt
+        receipt.brings_values = any(type(command) is asked.Write for command in commands)
+        self._replicas.carry_out(commands, receipt=receipt)
+        self.done(receipt)
 
     def acknowledged(self, exchange: Exchange) -> None:
         """Take a backup's rows that came on their own."""
@@ -170,20 +150,14 @@ class Incoming:
         except (ConnectionLost, Overloaded):
             self._replicas.unsent += 1
 
-    def begin(self) -> tuple[Replica, int] | None:
-        """Note that something is done for the message being taken."""
-        if self._now is not None and self._now in self._asked:
-            self._asked[self._now].due += 1
-        return self._now
-
-    def done(self, name: tuple[Replica, int] | None) -> None:
-        found = self._asked.get(name) if name is not None else None
-        if name is None or found is None:
+    def done(self, receipt: Receipt | None) -> None:
+        """Note that something that was done for a message has ended."""
+        if receipt is None:
             return
-        found.due -= 1
-        if not found.due:
-            del self._asked[name]
-            found.exchange.answer(pb.Message(replicate_answer=pb.ReplicateAnswer(correlation=name[1])))
+        receipt.due -= 1
+        if not receipt.due and self._asked.get(receipt.name) is receipt:
+            del self._asked[receipt.name]
+            receipt.exchange.answer(pb.Message(replicate_answer=pb.ReplicateAnswer(correlation=receipt.name[1])))
 
     # ------------------------------------------------------------ terms that only the metadata store knows yet
 
@@ -196,7 +170,7 @@ class Incoming:
         if kept is None:
             return  # it came twice, and was taken with the first
         try:
-            self._take(take.message, kept.exchange, kept.given)
+            self._take(take.message, Receipt(exchange=kept.exchange, name=kept.name, given=kept.given))
         except BadMessage as error:
             log.warning("replicate_not_believed node=%d error=%s", take.message.sender.node, error)
             kept.exchange.fail(error)
@@ -218,8 +192,8 @@ class Incoming:
 
     # ------------------------------------------------------------ writes
 
-    def _write(self, write: asked.Write, arrived: Arrived) -> None:
-        arrived = arrived.of_rows(write.rows)
+    def _write(self, write: asked.Write, receipt: Receipt) -> None:
+        arrived: Arrived = receipt.given.of_rows(write.rows)
         log_pairs: list[Pair] = list(
             zip(map(log_key, arrived.segments.tolist(), arrived.caches.tolist(), arrived.bases.tolist()), arrived.data, strict=True)
         )
@@ -233,18 +207,18 @@ class Incoming:
             epochs=write.end_epochs.astype(np.uint32),
             nbytes=arrived.nbytes,
         )
-        self._node.storage.append_and_tell(append, partial(self._stored, write, arrived, self.begin()))
+        self._node.storage.append_and_tell(append, partial(self._stored, write, arrived, receipt.begin()))
         copies = partial(self._node.forwarding.copies_elsewhere, write.segments.item(0))  # of the others, too, as a rule
         highest = write.lasts.item() if len(write.lasts) == 1 else int(write.lasts.max())
         self._node.closing.foresee(highest, primary=write.to.node, copies=copies)
 
-    def _stored(self, write: asked.Write, arrived: Arrived, name: tuple[Replica, int] | None, error: BaseException | None) -> None:
+    def _stored(self, write: asked.Write, arrived: Arrived, receipt: Receipt, error: BaseException | None) -> None:
         if error is not None:
             self._failed(error)
             return
         self._node.followed.keep(arrived)
         self._replicas.carry_out(self._replicas.core.stored(write))
-        self.done(name)
+        self.done(receipt)
         if self._node.closing.is_following or self._node.followed.nbytes > _FOLLOW_BYTES:
             self.follow_late()
         elif self._late and not self._is_follow_due:
@@ -256,10 +230,10 @@ class Incoming:
         log.error("backup_write_failed error=%s", error)
         self._node.fatal(error if isinstance(error, StoreFenced | DiskFull) else StoreFenced(why=str(error)))
 
-    def _learned(self, command: asked.Learned) -> None:
+    def _learned(self, command: asked.Learned, receipt: Receipt | None) -> None:
         """Follow at once, or when the values that came with it are on disk and acknowledged: those are waited for, the state is not."""
         self._late.append(command)
-        if not self._is_writing:
+        if receipt is None or not receipt.brings_values:
             self.follow_late()
 
     async def _follow_soon(self) -> None:
@@ -288,15 +262,15 @@ class Incoming:
 
     # ------------------------------------------------------------ cuts
 
-    def finish(self) -> None:
+    def finish(self, receipt: Receipt | None) -> None:
         """Carry out the cuts that were asked for, as one."""
         if self._cuts:
             self.follow_late()
             cuts = list(self._cuts)
             self._cuts.clear()
-            self._node.own(asyncio.create_task(self._cut(cuts, self.begin()), name="cut"))
+            self._node.own(asyncio.create_task(self._cut(cuts, receipt and receipt.begin()), name="cut"))
 
-    async def _cut(self, cuts: list[asked.Cut], name: tuple[Replica, int] | None) -> None:
+    async def _cut(self, cuts: list[asked.Cut], receipt: Receipt | None) -> None:
         discarded = [cut.segment for cut in cuts if cut.discard]
         if discarded:
             await self._node.takeover.discard(discarded)
@@ -311,7 +285,7 @@ class Incoming:
         for cut in cuts:
             if cut.discard:
                 self._replicas.carry_out(self._replicas.core.cut_done(cut, end=0))
-        self.done(name)
+        self.done(receipt)
 
 
 def _sender(exchange: Exchange) -> Replica:

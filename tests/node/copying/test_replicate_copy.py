@@ -72,7 +72,7 @@ def test_a_replica_that_is_dropped_while_the_end_of_its_copy_is_written_is_gone_
         node.learn_caches = learn_late
         copies = node.copies
         copies._counters[0] = Counters(caches=[])
-        copies.commands()[EndInstall](end)
+        copies.commands()[EndInstall](end, None)
         dropped = asyncio.create_task(node.takeover.discard([0]))
         for _ in range(100):
             await asyncio.sleep(0)  # as far as it gets
@@ -156,7 +156,7 @@ def test_what_is_copied_of_producers_is_in_the_store_when_the_copy_ends(tmp_path
                 )
             ]
         )
-        copies.commands()[EndInstall](EndInstall(segment=0, epoch=1, transfer=7, pin=at, end_epoch=1, history=(EpochStart(1, 1, 0),)))
+        copies.commands()[EndInstall](EndInstall(segment=0, epoch=1, transfer=7, pin=at, end_epoch=1, history=(EpochStart(1, 1, 0),)), None)
         await until_idle(node)
         assert node.store.get_many([producer_key(0, cache.cache_id, 5)]) == [row]
         assert list(cache.producers.export(0)) == [(5, row)]
@@ -174,7 +174,9 @@ def test_a_copy_whose_end_is_on_disk_has_its_state_there_too(tmp_path):
         copies = node.copies
         await copies._store_part([(STATE, pack(rows))], InstallPart(segment=0, epoch=1, transfer=7, part=0))
         copies._counters[0] = Counters(caches=[])
-        copies.commands()[EndInstall](EndInstall(segment=0, epoch=1, transfer=7, pin=pin, end_epoch=1, history=(EpochStart(1, 1, 0),)))
+        copies.commands()[EndInstall](
+            EndInstall(segment=0, epoch=1, transfer=7, pin=pin, end_epoch=1, history=(EpochStart(1, 1, 0),)), None
+        )
         await until_idle(node)
         after = copy.deepcopy(node.store.disk)
         after.crash()
@@ -211,10 +213,12 @@ def test_a_copy_s_state_is_that_of_its_log_whatever_was_written_while_it_was_mad
 
     async def act(node):
         cache, copies = await cache_of(node), node.copies
-        copies.commands()[BeginInstall](BeginInstall(segment=0, epoch=1, transfer=7, pin=pin))
+        copies.commands()[BeginInstall](BeginInstall(segment=0, epoch=1, transfer=7, pin=pin), None)
         await until_idle(node)
         await copies._store_part(pieces, InstallPart(segment=0, epoch=1, transfer=7, part=0))
-        copies.commands()[EndInstall](EndInstall(segment=0, epoch=1, transfer=7, pin=pin, end_epoch=1, history=(EpochStart(1, 1, 0),)))
+        copies.commands()[EndInstall](
+            EndInstall(segment=0, epoch=1, transfer=7, pin=pin, end_epoch=1, history=(EpochStart(1, 1, 0),)), None
+        )
         await until_idle(node)
         found = {}
         for key in (b"changed", b"removed", b"added"):

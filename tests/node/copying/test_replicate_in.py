@@ -123,7 +123,7 @@ def test_logs_that_are_cut_one_by_one_are_one_line(tmp_path, caplog):
         ends = node.core.ends.tolist()
         for segment in range(node.segments):
             node.incoming._cuts.append(Cut(segment=segment, epoch=node.core.epochs.item(segment), upto=ends[segment]))
-            node.incoming.finish()
+            node.incoming.finish(None)
         await until(cuts)
         assert cuts() == [f"logs_cut segments={node.segments} of={node.segments}"]
         assert node.core.ends.tolist() == ends

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from eventlog.batch.check import FROM_CLIENTS, Bounds
 from eventlog.control.caches import CacheRecords
 from eventlog.control.cluster import ClusterRecords, Member
 from eventlog.control.metastores.location import Location
+from eventlog.control.metastores.resolving import ResolvingStore
 from eventlog.control.view import ClusterView
 from eventlog.errors import (
     BadMessage,
@@ -32,7 +34,7 @@ from eventlog.errors import (
 from eventlog.ids import EPOCH_MS, ID_STEP
 from eventlog.limits import HEADERS_BYTES_MAX, KEY_BYTES_MAX
 from eventlog.node.answering import refuse_with
-from eventlog.node.cluster.controller import ControllerLoop
+from eventlog.node.cluster.controller import ControllerLoop, ControllerParts
 from eventlog.node.cluster.forcing import Forcing
 from eventlog.node.cluster.forward import Forwarding
 from eventlog.node.cluster.greeting import PeerIdentity
@@ -41,10 +43,10 @@ from eventlog.node.cluster.joining import Joiners, join_token
 from eventlog.node.cluster.leaders import Leaders
 from eventlog.node.cluster.leaving import Leaving
 from eventlog.node.cluster.managed import Managed
-from eventlog.node.cluster.metadata import Lease, Metadata
+from eventlog.node.cluster.metadata import Lease, Metadata, Sources
 from eventlog.node.cluster.peers import Peers, is_of_member
 from eventlog.node.cluster.primaries import Primaries
-from eventlog.node.cluster.rebalance import SegmentReports
+from eventlog.node.cluster.rebalance import SegmentReports, SegmentSizes
 from eventlog.node.cluster.serving import Availability
 from eventlog.node.config import NodeConfig
 from eventlog.node.consumers.coordinator import Coordinators
@@ -59,7 +61,7 @@ from eventlog.node.consumers.listeners import Listeners
 from eventlog.node.consumers.near import NearReaders
 from eventlog.node.consumers.shifting import Shifting
 from eventlog.node.consumers.work_reading import WorkReading
-from eventlog.node.copying.digests import Digests
+from eventlog.node.copying.digests import CopyVerifier, Digests
 from eventlog.node.copying.mending import Mending
 from eventlog.node.copying.replicate import Replicas
 from eventlog.node.copying.replicate_copy import Copies
@@ -117,12 +119,16 @@ class Opened:
     steps: StepIndex
     promises: Promises
     low: LowWatermark
+    records: ClusterRecords
+    metastore: ResolvingStore
+    look: Callable[[], None]
+    managed: Managed | None
 
 
 class Node:
     """The parts of a running node. Attributes are what handlers use; everything happens on one event loop."""
 
-    def __init__(self, opened: Opened, *, cache_records: CacheRecords, on_fatal: Callable[[EventLogError], None]) -> None:
+    def __init__(self, opened: Opened, *, view: ClusterView, on_fatal: Callable[[EventLogError], None]) -> None:
         self.config = opened.config
         self.cluster = opened.cluster
         self.location = opened.location
@@ -130,7 +136,9 @@ class Node:
         self.member = opened.member
         self.name = opened.member.name
         self.number = opened.member.number
-        self.cache_records = cache_records
+        self.cache_records = CacheRecords(opened.metastore)
+        self.records = opened.records
+        self.managed = opened.managed
         self.store = opened.store
         self.clock = opened.member.clock
         self.core = opened.core
@@ -149,11 +157,6 @@ class Node:
         self.writer = self._new_writer(opened)
         me = PeerIdentity(cluster=self.cluster, number=self.number, incarnation=opened.member.incarnation)
         self.peers = Peers(me, own=self.own, wall_ms=self.clock.wall_ms)
-        self.metadata: Metadata  # these are set before the node is served
-        self.lease: Lease
-        self.records: ClusterRecords
-        self.managed: Managed | None = None
-        self.controller: ControllerLoop
         self.closing = Closing(
             clock=self.clock,
             promises=opened.promises,
@@ -178,10 +181,30 @@ class Node:
         self.loop_delay_ms_peak = 0
         self.failures: Counter[str] = Counter()  # of periodic work, by its name
         self.is_stopping = False
+        self.metadata = self._new_metadata(opened, view)
+        self.lease = Lease(self, opened.records, on_lost=on_fatal)
+        self.controller = self._new_controller(opened)
         self._on_fatal = on_fatal
         self._reads_elsewhere = False
         self._tasks: set[asyncio.Task[Any]] = set()
         self._has_ended_tasks = False
+
+    def _new_metadata(self, opened: Opened, view: ClusterView) -> Metadata:
+        sources = Sources(read=opened.records.view, follow_caches=self.cache_changes.follow, look=opened.look)
+        return Metadata(opened.metastore, view=view, sources=sources, peers=self.peers)
+
+    def _new_controller(self, opened: Opened) -> ControllerLoop:
+        """Make the controller, which may rule the cluster from here; it looks whenever the view or who is connected changes."""
+        parts = ControllerParts(
+            records=opened.records,
+            reach=self.peers,
+            seen=lambda: self.view,
+            now_ms=lambda: time.monotonic_ns() // 1_000_000,
+            wall_ms=self.clock.wall_ms,
+            verifier=self.verifier,
+            sizes=self.sizes.take,
+        )
+        return ControllerLoop(parts)
 
     def _make_replication(self) -> None:
         """Make what carries out the commands of the replicas."""
@@ -205,6 +228,8 @@ class Node:
         self.dead_letters = DeadLetters(self)
         self.listener_lag = ListenerLag(self)
         self.digests = Digests(self)
+        self.verifier = CopyVerifier(self)
+        self.sizes = SegmentSizes(self)
         self.state_digests = StateDigests(self)
         self.installed_filters = InstalledFilters(self)
         self.entries_elsewhere = EntriesElsewhere(self)

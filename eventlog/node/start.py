@@ -7,7 +7,6 @@ segment, and serves once those are on disk.
 import asyncio
 import logging
 import socket
-import time
 from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -17,22 +16,19 @@ from typing import Any, TypeVar
 import numpy as np
 
 from eventlog.clock import Clock, Entropy, SystemClock, SystemEntropy
-from eventlog.control.caches import CacheRecords
 from eventlog.control.cluster import ClusterRecords, Member
 from eventlog.control.membership import NodeLabels
 from eventlog.control.metastore import MetaStore
 from eventlog.control.metastores.location import Location, open_metastore
+from eventlog.control.metastores.resolving import ResolvingStore
 from eventlog.control.metastores.sqlite import SqliteStore
 from eventlog.errors import CorruptData, EventLogError, Stopping
 from eventlog.ids import ID_MAX
 from eventlog.node.background import attempt, every
-from eventlog.node.cluster.controller import ControllerLoop, ControllerParts
 from eventlog.node.cluster.joining import Found, find_cluster
 from eventlog.node.cluster.managed import TEND_MS, Managed, open_managed, seat_of
-from eventlog.node.cluster.metadata import Lease, Metadata, Sources, ViewChange, keep_now, keep_records
-from eventlog.node.cluster.rebalance import SegmentSizes
+from eventlog.node.cluster.metadata import ViewChange, keep_now, keep_records
 from eventlog.node.config import NodeConfig, split_address
-from eventlog.node.copying.digests import CopyVerifier
 from eventlog.node.entering import Entrance, Me, enter
 from eventlog.node.home import Home
 from eventlog.node.node import Node, Opened
@@ -195,7 +191,16 @@ async def _open(shell: _Shell, undo: AsyncExitStack, *, clock: Clock, entropy: E
     home.remember(records.remember())
     terms = await records.appoint(accepts_loss=config.accept_data_loss)
     await records.renew_lease(on_lost=lambda _: None)  # right before the first ids are needed: recovery may take longer than a lease
-    origin = _Origin(config=config, cluster=records.identity.cluster, location=cluster.location, member=member, store=store)
+    origin = _Origin(
+        config=config,
+        location=cluster.location,
+        member=member,
+        store=store,
+        records=records,
+        metastore=entered.metastore,
+        look=partial(_look, unsure),
+        managed=managed,
+    )
     try:
         opened = await asyncio.to_thread(_bring_up, origin, entered.caches, entered.found)
     except CorruptData as error:
@@ -204,18 +209,15 @@ async def _open(shell: _Shell, undo: AsyncExitStack, *, clock: Clock, entropy: E
         await _note_unreadable(records, store)
         raise _Unreadable(error) from None
     home.remember(records.remember())
-    node = Node(opened, cache_records=CacheRecords(entered.metastore), on_fatal=shell.on_fatal)
-    node.metadata = Metadata(entered.metastore, view=await records.view(), sources=_sources(node, records, unsure), peers=node.peers)
+    node = Node(opened, view=await records.view(), on_fatal=shell.on_fatal)
     node.metadata.hooks.append(partial(reach_members, node))
     reach_members(node, ViewChange(view=node.view, segments=(), members=True))
     entered.metastore.on_commit = node.metadata.committed
-    node.records, node.managed = records, managed
-    node.lease = Lease(node, records, on_lost=shell.on_fatal)
     if managed is not None:
         tend = every(TEND_MS, partial(_tend, node, managed), name="etcd", failures=node.failures)
         node.own(asyncio.create_task(tend, name="etcd"))
     node.start()
-    node.controller = _start_controller(node, records)
+    _start_controller(node)
     periodic = Periodic(node)
     periodic.start()
     node.own(asyncio.create_task(keep_records(entered.metastore, node.metadata, home, node.failures), name="records"))
@@ -250,34 +252,21 @@ async def _unless(stop: asyncio.Future[EventLogError | None] | None, work: Corou
         await asyncio.gather(task, return_exceptions=True)
 
 
-def _sources(node: Node, records: ClusterRecords, store: MetaStore) -> Sources:
-    def look() -> None:
-        if isinstance(store, SqliteStore):
-            store.look()  # others tell by themselves what is new
-
-    return Sources(read=records.view, follow_caches=node.cache_changes.follow, look=look)
+def _look(store: MetaStore) -> None:
+    """Have a store that is a file look for what other processes changed; others tell by themselves what is new."""
+    if isinstance(store, SqliteStore):
+        store.look()
 
 
-def _start_controller(node: Node, records: ClusterRecords) -> ControllerLoop:
-    """Give a node its controller, in tasks that the node owns; it looks whenever the view or who is connected changes."""
-    verifier, sizes = CopyVerifier(node), SegmentSizes(node)
-    parts = ControllerParts(
-        records=records,
-        reach=node.peers,
-        seen=lambda: node.view,
-        now_ms=lambda: time.monotonic_ns() // 1_000_000,
-        wall_ms=node.clock.wall_ms,
-        verifier=verifier,
-        sizes=sizes.take,
-    )
-    loop = ControllerLoop(parts)
+def _start_controller(node: Node) -> None:
+    """Run a node's controller, in tasks that the node owns."""
+    loop = node.controller
     node.metadata.hooks.append(loop.changed)
     node.peers.hooks.connected.append(loop.wake)
     node.peers.hooks.lost.append(loop.wake)
     node.own(asyncio.create_task(loop.run(), name="controller"))
-    node.own(asyncio.create_task(verifier.run(), name="verifier"))
-    node.own(asyncio.create_task(sizes.run(), name="sizes"))
-    return loop
+    node.own(asyncio.create_task(node.verifier.run(), name="verifier"))
+    node.own(asyncio.create_task(node.sizes.run(), name="sizes"))
 
 
 def reach_members(node: Node, change: ViewChange) -> None:
@@ -308,10 +297,13 @@ class _Origin:
     """What the steps before recovery have made."""
 
     config: NodeConfig
-    cluster: str
     location: Location
     member: Member
     store: Store
+    records: ClusterRecords
+    metastore: ResolvingStore
+    look: Callable[[], None]
+    managed: Managed | None
 
 
 def _bring_up(origin: _Origin, caches: Caches, found: Recovery) -> Opened:
@@ -332,7 +324,7 @@ def _bring_up(origin: _Origin, caches: Caches, found: Recovery) -> Opened:
     low.hold(np.arange(store.segments), found.marks)
     return Opened(
         config=origin.config,
-        cluster=origin.cluster,
+        cluster=origin.records.identity.cluster,
         location=origin.location,
         member=member,
         store=store,
@@ -342,6 +334,10 @@ def _bring_up(origin: _Origin, caches: Caches, found: Recovery) -> Opened:
         steps=_load_steps(store, caches, found),
         promises=Promises(store.segments),
         low=low,
+        records=origin.records,
+        metastore=origin.metastore,
+        look=origin.look,
+        managed=origin.managed,
     )
 
 

@@ -27,7 +27,7 @@ from eventlog.state.caches import CacheState
 from eventlog.state.key_table import update_table
 from eventlog.state.replay import state_puts
 from eventlog.write import Share, Stamped
-from eventlog.write.results import CachePart
+from eventlog.write.groups import CachePart
 
 Puts = list[tuple[bytes, bytes | None]]
 _ENTRY_HEAD = np.dtype([("version", "u1"), ("flags", "u1"), ("id", "<i8")])

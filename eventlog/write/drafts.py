@@ -19,9 +19,8 @@ from eventlog.segment.keys import entry_prefix, log_range
 from eventlog.segment.port import Store
 from eventlog.state.producers import Verdict
 from eventlog.write import INTERCEPTORS, Share, admit, lay_out, plan_reads
-from eventlog.write.groups import Joined, Pending, join_frames
+from eventlog.write.groups import REPLACING, CachePart, Joined, Pending, join_frames
 from eventlog.write.overlay import Overlay, find_held
-from eventlog.write.results import REPLACING, CachePart
 
 
 @dataclass(slots=True, kw_only=True, eq=False)

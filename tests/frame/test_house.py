@@ -20,11 +20,10 @@ CUT = (
     "batch",
     "cli",
     "client",
-    "consume",
     "control",
     "control.metastores",
+    "groups",
     "http",
-    "interceptor",
     "node",
     "node.cluster",
     "node.consumers",
@@ -35,11 +34,14 @@ CUT = (
     "node.writing",
     "predicate",
     "query",
+    "read",
     "replication",
     "routing",
     "segment",
+    "state",
     "transport",
     "wire",
+    "write",
 )
 """The packages that are held to this page, `cli` for the command line's. A package comes in when it has been cut, and none goes out."""
 

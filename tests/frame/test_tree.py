@@ -30,7 +30,6 @@ READS_WALL_CLOCK = {
     "eventlog/node/cluster/peers.py": "compares the members' clocks",
     "eventlog/node/entering.py": "notes when a cluster was made, for people to read",
     "eventlog/node/cluster/controller.py": "notes when a rebalance began, for people to read",
-    "eventlog/node/start.py": "as above",
     "eventlog/node/handlers/cluster_admin.py": "as above",
     "eventlog/assemble.py": "has no clock of a cluster: it makes the records of one that is stopped",
 }

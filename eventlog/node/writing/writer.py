@@ -35,9 +35,8 @@ from eventlog.segment.port import Pair, Store
 from eventlog.write.apply import Change, changes_of
 from eventlog.write.drafts import Draft, Drafter, refuse, refuse_share
 from eventlog.write.few import Few, few_of
-from eventlog.write.groups import Pending, Queue, WriteResult
+from eventlog.write.groups import CachePart, Pending, Queue, WriteResult, answer_frames, record_producers
 from eventlog.write.overlay import Overlay
-from eventlog.write.results import CachePart, answer_frames, record_producers
 
 _WAIT_MS = 20
 _GROUPS_A_TURN_MAX = 8  # the rest waits for these to be on disk; a turn must not hold the loop for long

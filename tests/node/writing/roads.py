@@ -15,9 +15,8 @@ from eventlog.write.admission import BOUNDS
 from eventlog.write.apply import changes_of
 from eventlog.write.drafts import Drafter
 from eventlog.write.few import few_of
-from eventlog.write.groups import Pending, Queue
+from eventlog.write.groups import Pending, Queue, answer_frames, record_producers
 from eventlog.write.overlay import Overlay
-from eventlog.write.results import answer_frames, record_producers
 
 SEGMENTS, PRODUCER = 8, 77
 EPOCHS = np.arange(SEGMENTS, dtype=np.uint32) + 3

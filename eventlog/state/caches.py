@@ -11,6 +11,7 @@ from eventlog.batch.layout import place_seed
 from eventlog.control.caches import DROPPED_MAX, INTERNAL_PREFIX
 from eventlog.control.records import CacheOptions
 from eventlog.errors import CacheDropped, CacheNotFound
+from eventlog.events import Kind
 from eventlog.state.key_table import KeyTable
 from eventlog.state.producers import ProducerTable
 
@@ -80,6 +81,12 @@ class CacheState:
             may_expire=self.may_expire,
             segments=self.segments,
         )
+
+    def count_one(self, segment: int, *, kind: int, nbytes: int) -> None:
+        """Count one event, stored in `nbytes`."""
+        self.stored_bytes += nbytes
+        if kind != Kind.MODIFIED and self.options.state:
+            self.live[segment] += 1 if kind == Kind.CREATED else -1
 
     def forget(self, segments: Sequence[int]) -> None:
         """Forget what was stored in `segments`: it is being deleted."""

@@ -98,21 +98,15 @@ class Lone:
 
     def commit(self) -> None:
         """Move the cache's offsets, counters, key table and producers."""
-        cache, segment = self.cache, self.segment
-        cache.next_offsets[segment] += 1
-        cache.stored_bytes += len(self.stored)
-        if cache.options.state:
-            if self.kind != _MODIFIED:
-                cache.live[segment] += 1 if self.kind == _CREATED else -1
-            self._note_key(cache)
-        if self.producer:
-            cache.producers.record_one(self.producer, segment=segment, sequence=self.sequence, id_=self.id, kind=self.kind)
-
-    def _note_key(self, cache: CacheState) -> None:
+        cache = self.cache
+        cache.next_offsets[self.segment] += 1
+        cache.count_one(self.segment, kind=self.kind, nbytes=len(self.stored))
         if cache.keys is not None:
             cache.keys.put_one(self.hashed, is_there=self.kind != _REMOVED)
         elif cache.building is not None:
             cache.building.append((np.array((self.hashed,), np.uint64), KINDS[self.kind], np.zeros(1, np.int64)))
+        if self.producer:
+            cache.producers.record_one(self.producer, segment=self.segment, sequence=self.sequence, id_=self.id, kind=self.kind)
 
     def entry(self) -> tuple[bytes, bytes | None]:
         """Return its state key, and what stands there from now on."""

@@ -4,9 +4,10 @@ What arrived lately is kept in memory until the watermark passes it; what is not
 offsets and producers move on the loop together with `applied`, and so do the entries, which stand in the overlay until the storage
 thread has put them into the store; the marks that speak of them stand in its queue behind.
 
-A few values of one plain event each, as single puts bring them to a backup, are taken without the arrays of many (`few_of`). Of many, what
-they say of their producers is learnt in one pass (`learn_values`); values some of whose items were refused are left to the slow way,
-`ProducerTable.learn`. Each two ways leave the same state: tests hold them against each other.
+A few values of one plain event each, as single puts bring them to a backup, are taken without the arrays of many
+(`write/apply.py`). Of many, what they say of their producers is learnt in one pass (`learn_values`); values some of whose
+items were refused are left to the slow way, `ProducerTable.learn`. Each two ways leave the same state: tests hold them
+against each other.
 """
 
 import asyncio
@@ -14,17 +15,13 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from struct import Struct
 
 import numpy as np
 import numpy.typing as npt
 
 from eventlog.arrays import NONE, Ints
-from eventlog.batch.entries import FORMAT, HEAD
-from eventlog.batch.layout import FORMAT as VALUE_FORMAT
 from eventlog.batch.layout import HAS_PRODUCERS
-from eventlog.batch.marks import BEFORE, EXPIRY, HEADERS
-from eventlog.batch.one import find_one
+from eventlog.batch.marks import EXPIRY
 from eventlog.batch.sections import Unfolded, spread, unfold
 from eventlog.batch.views import decode_value
 from eventlog.errors import EventLogError
@@ -35,12 +32,12 @@ from eventlog.node.background import aside
 from eventlog.node.writing.storage import Append, StorageThread, fail
 from eventlog.read.answer import CacheValues, CommittedGroup
 from eventlog.replication.bodies import Arrived, joined, values_from
-from eventlog.segment.keys import encode_step, entry_prefix
+from eventlog.segment.keys import encode_step
 from eventlog.segment.port import Store
 from eventlog.segment.walking import read_segment
 from eventlog.state.caches import Caches, CacheState
 from eventlog.state.producers import FrameResult, ProducerTable
-from eventlog.write.apply import Puts, puts_of
+from eventlog.write.apply import OneEvent, Puts, puts_of, read_few
 from eventlog.write.overlay import Overlay
 
 _READ_BYTES = 2 << 20  # applied in one step on the loop
@@ -56,43 +53,6 @@ are in the store alone)."""
 
 
 Steps = Callable[[int, int, int, int], list[tuple[int, int, int, int]]]
-FEW_MAX = 24  # from about there on columns are cheaper
-_HEAD = Struct("<IBBHIIIBBHqqII")  # the header of a value, the length of its only section, padding
-_PRODUCER = Struct("<QIIII")
-_LEFT_BY_ONE = frozenset({int(Kind.CREATED), int(Kind.MODIFIED), int(Kind.REMOVED)})
-_PLAIN = ((VALUE_FORMAT, 1, 1, 0, 0), (VALUE_FORMAT, 1, 1, HAS_PRODUCERS, 1))
-_ROW_OF_ONE = [0, 1, 1]  # first, count, submitted
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class One:
-    """One event as it lies in the log; `producer` is 0 where nobody is named."""
-
-    segment: int
-    cache_id: int
-    id: int
-    offset: int
-    kind: int
-    key: bytes
-    value: bytes
-    producer: int
-    sequence: int
-    nbytes: int
-
-    def move(self, cache: CacheState) -> None:
-        """Move offsets, counters and producers of the cache."""
-        segment = self.segment
-        cache.next_offsets[segment] = self.offset + 1
-        cache.stored_bytes += self.nbytes
-        if cache.options.state and self.kind != Kind.MODIFIED:
-            cache.live[segment] += 1 if self.kind == Kind.CREATED else -1
-        if self.producer:
-            cache.producers.learn_one(self.producer, segment=segment, sequence=self.sequence, id_=self.id, kind=self.kind)
-
-    def put(self) -> tuple[bytes, bytes | None]:
-        """Return what it does to the state."""
-        key = entry_prefix(self.segment, self.cache_id) + self.key
-        return key, None if self.kind == Kind.REMOVED else HEAD.pack(FORMAT, 0, self.id) + self.value
 
 
 @dataclass(slots=True)
@@ -274,7 +234,7 @@ class Followed:
             return None
         self._kept = rest
         self.nbytes -= sum(arrived.nbytes for arrived in ready)
-        few = few_of(ready)
+        few = read_few(ready)
         if few is not None:
             self._apply_few(few)
         else:
@@ -311,7 +271,7 @@ class Followed:
                 self._put(cache_id, own, unfolded)
         self._store_steps(steps)
 
-    def _apply_few(self, few: Sequence[One]) -> None:
+    def _apply_few(self, few: Sequence[OneEvent]) -> None:
         """As `_apply`, event by event."""
         steps: list[tuple[int, int, int, int]] = []
         puts: Puts = []
@@ -471,49 +431,3 @@ def _learn(table: ProducerTable, unfolded: Unfolded, *, segments: Ints, fast: np
             kinds=kinds[spread(kinds_of_value[of] + first, count)],
         )
         table.learn_frame(number, frame, last_ids=lasts[of])
-
-
-def few_of(arrivals: Sequence[Arrived]) -> list[One] | None:
-    """Return the events of a few values in their order; None where they are many, or one of them is not plain."""
-    if sum([len(arrived.data) for arrived in arrivals]) > FEW_MAX:
-        return None
-    found = []
-    for arrived in arrivals:
-        for segment, cache_id, data in zip(arrived.segments.tolist(), arrived.caches.tolist(), arrived.data, strict=True):
-            one = _one(segment, cache_id, data)
-            if one is None:
-                return None
-            found.append(one)
-    return found
-
-
-def _one(segment: int, cache_id: int, data: bytes) -> One | None:
-    """Return the only event of a stored value whose checksum is right."""
-    if len(data) < _HEAD.size:
-        return None
-    _, version, flags, sections, _, count, _, _, _, producers, id_, offset, length, _ = _HEAD.unpack_from(data)
-    if (version, sections, count, flags, producers) not in _PLAIN:
-        return None
-    producer = sequence = 0
-    at = _HEAD.size
-    if producers:
-        producer, sequence, *row = _PRODUCER.unpack_from(data, at)
-        if row != _ROW_OF_ONE:
-            return None
-        at += _PRODUCER.size
-    section = memoryview(data)[at:]
-    found = find_one(section, length, kinds=_LEFT_BY_ONE, columns=BEFORE | HEADERS)
-    if found is None:
-        return None
-    return One(
-        segment=segment,
-        cache_id=cache_id,
-        id=id_,
-        offset=offset,
-        kind=found.kind,
-        key=bytes(section[found.key_at : found.key_end]),
-        value=bytes(section[found.value_at : found.value_end]),
-        producer=producer,
-        sequence=sequence,
-        nbytes=len(data),
-    )

@@ -12,7 +12,6 @@ from eventlog.batch.layout import HAS_PRODUCERS, PRODUCER, ValueHead, encode_val
 from eventlog.control.records import CacheOptions
 from eventlog.events import Kind
 from eventlog.ids import ID_STEP
-from eventlog.node.state import following as module
 from eventlog.node.state.following import Followed
 from eventlog.node.writing.storage import StorageThread
 from eventlog.replication.bodies import values_from
@@ -20,6 +19,7 @@ from eventlog.segment.keys import entry_key
 from eventlog.segment.memory import MemoryDisk, MemoryStore
 from eventlog.segment.port import LogEnds
 from eventlog.state.caches import Caches, new_cache
+from eventlog.write import apply as module
 from eventlog.write.overlay import Overlay
 from tests.examples import examples
 
@@ -126,8 +126,8 @@ def test_event_by_event_is_left_what_the_common_road_leaves(state, found):
 def test_only_single_plain_events_go_by_themselves_and_only_a_few():
     plain = {"segment": 1, "origin": 2, "kinds": [Kind.MODIFIED], "key": b"a", "value": b"v", "producer": 5, "image": None, "headers": None}
     for columns in ({}, {"image": b""}, {"image": b"replaced"}, {"headers": b"h"}, {"image": b"replaced", "headers": b"h"}):
-        (one,) = module.few_of(list(arrivals_of([plain | columns])))
+        (one,) = module.read_few(list(arrivals_of([plain | columns])))
         assert (one.kind, one.key, one.value, one.producer) == (Kind.MODIFIED, b"a", b"v", 5)
-    assert module.few_of(list(arrivals_of([plain | {"kinds": [Kind.EXPIRED]}]))) is None
-    assert module.few_of(list(arrivals_of([plain | {"kinds": [Kind.CREATED, Kind.REMOVED]}]))) is None
-    assert module.few_of(list(arrivals_of([plain] * (module.FEW_MAX + 1)))) is None
+    assert module.read_few(list(arrivals_of([plain | {"kinds": [Kind.EXPIRED]}]))) is None
+    assert module.read_few(list(arrivals_of([plain | {"kinds": [Kind.CREATED, Kind.REMOVED]}]))) is None
+    assert module.read_few(list(arrivals_of([plain] * (module.FEW_MAX + 1)))) is None

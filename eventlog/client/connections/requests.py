@@ -191,7 +191,8 @@ class Requests:
         timeout_ms = (timeout_ms or self._options.timeout_ms) + wait_ms
         patience = Patience(self._nodes, self._options, timeout_ms=timeout_ms)
         refusal: EventLogError | None = None
-        doubt, sent_at = _Doubt(again_ms_max), 0.0
+        doubt: _Doubt | None = None  # nearly every first try is answered
+        sent_at = 0.0
         while True:
             routes = self._nodes.routes
             try:
@@ -199,18 +200,21 @@ class Requests:
                     connection = await patience.connection(routes.primary(segment))
                 else:
                     connection = await patience.other_connection()
-                sent_at = self._nodes.now()
-                doubt.check(sent_at)
+                if again_ms_max:
+                    sent_at = self._nodes.now()
+                    if doubt is not None:
+                        doubt.check(sent_at)
                 reply: Reply = await connection.request(message, *buffers, timeout_ms=patience.left_ms)
                 for refused in reply.message.write_answer.refusals:  # of a write of one block
                     raise read_error(refused.error)
                 return reply
             except TimedOut as error:
-                outcome: Outcome = "unknown" if doubt.is_open else error.outcome
+                outcome: Outcome = "unknown" if doubt is not None and doubt.is_open else error.outcome
                 if refusal is not None:
                     raise type(refusal)(outcome=outcome, **refusal.facts()) from None
                 raise TimedOut(outcome=outcome, what=message.WhichOneof("kind"), timeout_ms=timeout_ms) from None
             except EventLogError as error:
+                doubt = doubt or _Doubt(again_ms_max)
                 doubt.note(error, sent_at=sent_at)
                 refusal = error if isinstance(error, SEGMENTS_OWN) else refusal
                 try:

@@ -31,6 +31,7 @@ NAMES = (
     "near",
     "iteration",
     "operation",
+    "kafka-records",
 )
 
 

@@ -120,6 +120,12 @@ class EventColumns:
         return self._optional_texts(BEFORE)
 
     @cached_property
+    def has_before(self) -> Mask:
+        """Which events are of a block that has before-images."""
+        found = self._sections.optional.get(BEFORE)
+        return np.zeros(len(self), bool) if found is None else found[1][self.blocks].astype(bool)
+
+    @cached_property
     def headers(self) -> Texts | None:
         """Encoded headers, empty for none; None where no event has any."""
         return self._optional_texts(HEADERS)

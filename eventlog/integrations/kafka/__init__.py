@@ -1,0 +1,1 @@
+"""Kafka by aiokafka (`eventlog[kafka]`): the only place that imports it."""

@@ -1,0 +1,137 @@
+"""Batches that are laid out here, through aiokafka's producer to a real broker, and read back by other clients."""
+
+import asyncio
+import uuid
+from collections.abc import Iterator
+
+import pytest
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka.producer.message_accumulator import BatchBuilder
+from confluent_kafka import Consumer
+from confluent_kafka import TopicPartition as ConfluentPartition
+
+from eventlog.integrations.kafka.batches import ReadyBatch, takes_ready_batches
+from eventlog.kafka.envelope import Shape
+from eventlog.kafka.topic import batches_of
+from tests.kafka.brokers import READY_S, create_topic, kafka
+from tests.predicate.rows import events
+
+pytestmark = [pytest.mark.process, pytest.mark.timeout(300)]
+
+PARTITIONS = 4
+SHAPE = Shape(cache="c", cluster="c-1", prefix="p", topic="p.c", version="1.0", is_json=True, has_text_keys=True)
+BYTES_MAX = 8_000
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with kafka(tmp_path_factory.mktemp("kafka")) as addresses:
+        yield addresses
+
+
+def read_of(first: int, count: int):
+    numbers = range(first, first + count)
+    return events(
+        [
+            {"key": f"k{number}", "value": None, "before": b"0"} if number % 5 == 0 else {"key": f"k{number}", "value": b"[%d]" % number}
+            for number in numbers
+        ],
+        a_value=1,
+    )
+
+
+def batches(first: int, count: int):
+    return batches_of(read_of(first, count), "debezium", SHAPE, partitions=PARTITIONS, now_ms=1, bytes_max=BYTES_MAX)
+
+
+async def send(producer: AIOKafkaProducer, topic: str, first: int, count: int) -> None:
+    ready = [(batch.partition, ReadyBatch(batch, is_transactional=True)) for batch in batches(first, count)]
+    await asyncio.gather(*[await producer.send_batch(batch, topic, partition=partition) for partition, batch in ready])
+
+
+def expected(*reads: tuple[int, int]) -> dict[int, list[tuple[object, ...]]]:
+    """Keys, values and headers of each partition, as they were laid out."""
+    from aiokafka.record.default_records import DefaultRecordBatch
+
+    found: dict[int, list[tuple[object, ...]]] = {partition: [] for partition in range(PARTITIONS)}
+    for first, count in reads:
+        for batch in batches(first, count):
+            records = DefaultRecordBatch(bytes(batch.sealed()))
+            found[batch.partition] += [(one.key, one.value, tuple(one.headers), one.timestamp) for one in records]
+    return found
+
+
+async def by_aiokafka(addresses: str, topic: str) -> dict[int, list[tuple[object, ...]]]:
+    places = [TopicPartition(topic, partition) for partition in range(PARTITIONS)]
+    found: dict[int, list[tuple[object, ...]]] = {partition: [] for partition in range(PARTITIONS)}
+    async with AIOKafkaConsumer(
+        bootstrap_servers=addresses, isolation_level="read_committed", auto_offset_reset="earliest", enable_auto_commit=False
+    ) as consumer:
+        consumer.assign(places)
+        ends = await consumer.end_offsets(places)
+        while any([await consumer.position(place) < ends[place] for place in places]):
+            for place, records in (await consumer.getmany(timeout_ms=1_000)).items():
+                found[place.partition] += [(one.key, one.value, tuple(one.headers), one.timestamp) for one in records]
+    return found
+
+
+def by_confluent(addresses: str, topic: str) -> dict[int, list[tuple[object, ...]]]:
+    found: dict[int, list[tuple[object, ...]]] = {partition: [] for partition in range(PARTITIONS)}
+    consumer = Consumer(
+        {
+            "bootstrap.servers": addresses, "group.id": str(uuid.uuid4()), "isolation.level": "read_committed",
+            "enable.partition.eof": True, "auto.offset.reset": "earliest",
+        }
+    )  # fmt: skip
+    consumer.assign([ConfluentPartition(topic, partition, 0) for partition in range(PARTITIONS)])
+    ended = 0
+    while ended < PARTITIONS:
+        message = consumer.poll(READY_S)
+        assert message is not None, "the end of each partition is told"
+        if message.error():
+            ended += 1
+            continue
+        found[message.partition()].append((message.key(), message.value(), tuple(message.headers()), message.timestamp()[1]))
+    consumer.close()
+    return found
+
+
+@pytest.mark.parametrize("count", [20, 1_500])
+def test_what_is_committed_is_read_once_and_in_order_and_what_is_aborted_is_not(broker: str, count: int) -> None:
+    topic = f"t{uuid.uuid4().hex}"
+
+    async def write() -> None:
+        await create_topic(broker, topic, partitions=PARTITIONS)
+        async with AIOKafkaProducer(bootstrap_servers=broker, transactional_id=topic, acks="all") as producer:
+            async with producer.transaction():
+                await send(producer, topic, 0, count)
+            await producer.begin_transaction()
+            await send(producer, topic, 7_000, count)
+            await producer.abort_transaction()
+            async with producer.transaction():
+                await send(producer, topic, count, count)
+
+    asyncio.run(write())
+    told = expected((0, count), (count, count))
+    assert sum(map(len, told.values())) > 2 * count
+    assert asyncio.run(by_aiokafka(broker, topic)) == told
+    assert by_confluent(broker, topic) == told
+
+
+def test_the_installed_aiokafka_asks_a_builder_what_a_ready_batch_answers() -> None:
+    assert takes_ready_batches()
+    (batch,) = batches(1, 1)
+    asked = {name for name in vars(BatchBuilder) if not name.startswith("__")} - {"append", "_serialize"}
+    assert asked <= set(dir(ReadyBatch(batch, is_transactional=True)))
+
+
+def test_a_builder_that_is_asked_something_else_is_told_apart() -> None:
+    class Changed(BatchBuilder):
+        def _set_producer_state(self, producer: object) -> None:
+            pass
+
+    class Gone:
+        pass
+
+    assert not takes_ready_batches(Changed)
+    assert not takes_ready_batches(Gone)

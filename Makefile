@@ -2,6 +2,7 @@
 # make demo    the main job on real input, checked at the end (KEEP=1 leaves the node running)
 # make test    everything: lint, types, import contracts, unit tests, process tests, and the tests against the built wheel
 # make check   the inner loop: all but tests/process (sockets, disks, processes), and few examples of each property
+#              (CHANGED=1 for what the branch touches, CHANGED=COMMIT for what has changed since then: seconds)
 # make sim     the simulators on SEEDS=2000 seeds, and as many from 1 and 2 million on; make sim-mutants: planted protocol bugs must be found
 # make chaos   faults by chance over three real nodes for MINUTES=5 (SEED=n for the same ones), with every history checked
 # make damage  every file of a node's data directory damaged in every way, on one node and on one of three (TRIALS="one-kill MANIFEST" for some)
@@ -26,10 +27,10 @@ demo:
 	@.venv/bin/eventlog demo $(if $(filter-out 0 no,$(KEEP)),--keep)
 
 test: setup
-	@$(PYTHON_ENV) tests/lanes.py process sim unit wheel types lint contracts
+	@$(PYTHON_ENV) -m tests.lanes process sim unit wheel types lint contracts
 
 check: setup
-	@$(PYTHON_ENV) tests/lanes.py quick types lint contracts
+	@$(PYTHON_ENV) $(if $(CHANGED),-m tests.changed $(filter-out 1,$(CHANGED)),-m tests.lanes quick types lint contracts)
 
 sim: setup
 	@$(PYTHON_ENV) -m eventlog.testing.sim --known --seeds 0:$(or $(SEEDS),2000) $$(for first in 1000000 2000000; do echo $$first:$$(($$first + $(or $(SEEDS),2000))); done)

@@ -12,7 +12,7 @@ import pytest
 from hypothesis.configuration import set_hypothesis_home_dir
 
 from tests.examples import QUICK
-from tests.lanes import FAULTS_HIT, UNTRIED
+from tests.words import FAULTS_HIT, UNTRIED
 
 _TESTS = Path(__file__).parent
 _IS_ROOT = os.geteuid() == 0

@@ -1,9 +1,9 @@
 """Run lanes of checks side by side, say how each went and how long it took, and end with one line of counts.
 
-`python tests/lanes.py NAME ...` runs the named lanes; `make test` and `make check` say which. A lane passes when its
-command exits with 0 and, where it runs pytest, at least one test ran. Nothing is skipped in silence: every skipped test
-is named with its reason, and in CI it counts as failed. The one exception is who runs this: what needs root (or must not
-be root) is left untried elsewhere, and that is said once.
+`python -m tests.lanes NAME ...` runs the named lanes; `make test` and `make check` say which, and `changed.py` beside this file
+makes those of one change. A lane passes when its command exits with 0 and, where it runs pytest, at least one test ran. Nothing
+is skipped in silence: every skipped test is named with its reason, and in CI it counts as failed. The one exception is who runs
+this: what needs root (or must not be root) is left untried elsewhere, and that is said once.
 """
 
 import os
@@ -20,15 +20,13 @@ from pathlib import Path
 from typing import IO
 from xml.etree import ElementTree as ET
 
+from tests.words import UNTRIED
+
 TOP = Path(__file__).resolve().parent.parent
 LOGS = TOP / ".build" / "logs"
 BIN = TOP / ".venv" / "bin"
 LANE_SECONDS_MAX = 3000
 FOR_TESTS = "EVENTLOG_TEST_"
-FAULTS_HIT = "faults hit "
-"""How a line begins with which a test of faults prints, as JSON, how many operations in flight each of them hit."""
-UNTRIED = "untried: "
-"""How tests/conftest.py begins the reason of a skip that only depends on being root."""
 SEEDS = ("0:500", "1000000:1000100", "2000000:2000060")
 """Of the simulator of clusters. There are faults from 1,000,000 and others from 2,000,000 on."""
 
@@ -119,16 +117,21 @@ def main(names: list[str]) -> int:
     known = lanes()
     unknown = [name for name in names if name not in known]
     if unknown or not names:
-        print(f"usage: lanes.py NAME ..., of: {' '.join(known)}", file=sys.stderr)
+        print(f"usage: python -m tests.lanes NAME ..., of: {' '.join(known)}", file=sys.stderr)
         return 2
+    return run_lanes([known[name] for name in names])
+
+
+def run_lanes(chosen: list[Lane]) -> int:
+    """Run lanes side by side, show each as it ends, and return the exit code."""
     signal.signal(signal.SIGTERM, _stop)
     signal.signal(signal.SIGINT, _stop)
     LOGS.mkdir(parents=True, exist_ok=True)
     workers = max(2, os.cpu_count() or 1)
-    print(f"lanes: {' '.join(names)} ({workers} at a time, logs in .build/logs)", flush=True)
+    print(f"lanes: {' '.join(lane.name for lane in chosen)} ({workers} at a time, logs in .build/logs)", flush=True)
     outcomes = []
     with ThreadPoolExecutor(workers) as pool:
-        for done in as_completed([pool.submit(run, known[name]) for name in names]):
+        for done in as_completed([pool.submit(run, lane) for lane in chosen]):
             outcomes.append(done.result())
             show(outcomes[-1])
     return conclude({outcome.lane.name: outcome.verdict for outcome in outcomes}, is_root=os.geteuid() == 0)

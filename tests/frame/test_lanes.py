@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.lanes import FAULTS_HIT, UNTRIED, Case, Lane, Outcome, Verdict, conclude, environment, judge, lanes, main, read_report, show
+from tests.lanes import Case, Lane, Outcome, Verdict, conclude, environment, judge, lanes, main, read_report, show
+from tests.words import FAULTS_HIT, UNTRIED
 
 TOP = Path(__file__).resolve().parents[2]
 TESTS = Lane(name="unit", commands=(), runs_tests=True)
@@ -127,7 +128,7 @@ def small_tree(tmp_path: Path) -> Path:
     """A tree with our conftest.py and settings, and nothing else."""
     (tmp_path / "tests" / "process").mkdir(parents=True)
     shutil.copy(TOP / "pyproject.toml", tmp_path)
-    for name in ("__init__.py", "conftest.py", "examples.py", "lanes.py"):
+    for name in ("__init__.py", "conftest.py", "examples.py", "words.py"):
         shutil.copy(TOP / "tests" / name, tmp_path / "tests")
     return tmp_path
 

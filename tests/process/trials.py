@@ -14,10 +14,10 @@ from typing import Self
 
 import eventlog.blocking
 from eventlog.errors import EventLogError
-from tests.lanes import FAULTS_HIT
 from tests.process.clusters import ClusterProcesses
 from tests.process.histories import History, Stored, violations
 from tests.process.workload import CACHE
+from tests.words import FAULTS_HIT
 
 BUSY_OPERATIONS = 60
 BUSY_S = 60

@@ -1,0 +1,238 @@
+"""Check what a change touches, and nothing else: `python -m tests.changed [COMMIT]`, which is `make check CHANGED=1`.
+
+Changed is what differs from where the branch left `main`, or from the commit that is named; what is not committed yet belongs
+to it. The tests are those that reach a changed file by imports, the nearest first; ruff and mypy see the changed files alone,
+and the import contracts are checked where a line of imports differs. Tests of tests/process are left to `make test`, as
+`make check` leaves them. Callers of what changed are not type-checked: before a commit, `make check` does that.
+"""
+
+import ast
+import re
+import subprocess
+import sys
+import tomllib
+from collections import deque
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from tests.lanes import BIN, LOGS, TOP, Lane, run_lanes
+
+ROOTS = {"eventlog": "eventlog", "eventlog_cli": "cli/eventlog_cli", "benchmarks": "benchmarks", "tests": "tests"}
+"""The packages whose imports are followed, and their folders."""
+SETTINGS = "pyproject.toml"
+"""Every test and every tool runs under it: a change of it touches everything."""
+READS_SOURCE = "mark.source"
+"""How tests say that they look at the files of the tree, which no import shows."""
+LEFT_OUT = "tests/process/"
+FILES_A_PROCESS = 8
+"""A further process takes longer to start than so many files of tests take to run."""
+PROCESSES_MAX = 3
+
+_NAMED = re.compile(rf"""["']((?:{"|".join(ROOTS)})\b(?:\.\w+)*)(\.{{)?""")
+
+Needs = Mapping[str, frozenset[str]]
+"""By file, the files that it needs directly. Files are named from the top of the tree, with slashes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """What differs from `base`: the files that are there now, and those that no longer are."""
+
+    base: str
+    files: tuple[str, ...]
+    gone: tuple[str, ...] = ()
+
+    @property
+    def modules(self) -> tuple[str, ...]:
+        return tuple(file for file in self.files if file.endswith(".py"))
+
+
+def main(arguments: list[str]) -> int:
+    """Find out what changed, run what it touches, and return the exit code."""
+    if len(arguments) > 1:
+        print("usage: python -m tests.changed [COMMIT]", file=sys.stderr)
+        return 2
+    change = read_change(arguments[0] if arguments else None)
+    if broken := [f"{file}: {error}" for file in change.modules if (error := _syntax_error(file))]:
+        print(*broken, sep="\n", file=sys.stderr)
+        return 1
+    texts = {file: (TOP / file).read_text() for file in _git("ls-files", "-z", "*.py", top=TOP) if (TOP / file).exists()}
+    texts |= {file: (TOP / file).read_text() for file in change.modules}
+    needs = read_needs(texts, data=[file for file in change.files if not file.endswith(".py")])
+    touched = touched_tests(
+        [*change.files, *change.gone], needs=needs, readers=[file for file, text in texts.items() if READS_SOURCE in text]
+    )
+    tests = [file for file in touched if not file.startswith(LEFT_OUT)]
+    print(
+        f"changed since {change.base[:12]}: {len(change.files) + len(change.gone)} files, which {len(tests)} files of tests reach"
+        f" ({len(touched) - len(tests)} more of {LEFT_OUT} are left to make test)"
+    )
+    settings = tomllib.loads((TOP / SETTINGS).read_text())
+    lanes = lanes_for(change, tests=tests, typed=settings["tool"]["mypy"]["files"], moves_imports=moves_imports(change))
+    return run_lanes(lanes) if lanes else 0
+
+
+def touched_tests(changed: Iterable[str], *, needs: Needs, readers: Iterable[str]) -> list[str]:
+    """Return the files of tests that need a changed one, whatever lies between, those with the fewest steps first.
+
+    A changed conftest, or one that is reached, touches the tests beneath it, and so does a file of data among tests. `readers`
+    look at the tree itself, so that any change touches them; they come last.
+    """
+    changed = set(changed)
+    steps = steps_to(changed, needs=needs)
+    known = {file for file in needs if _is_test(file)}
+    found = {file: count for file, count in steps.items() if file in known}
+    for file, count in steps.items():
+        if _is_conftest(file) or (file in changed and file.startswith("tests/") and not file.endswith(".py")):
+            folder = PurePosixPath(file).parent
+            for test in known:
+                if PurePosixPath(test).is_relative_to(folder):
+                    found[test] = min(found.get(test, count + 1), count + 1)
+    far = max(found.values(), default=0) + 1
+    others = known if SETTINGS in changed else known.intersection(readers) if changed else ()
+    for test in others:
+        found.setdefault(test, far)
+    return sorted(found, key=lambda test: (found[test], test))
+
+
+def steps_to(changed: Collection[str], *, needs: Needs) -> dict[str, int]:
+    """Return how many imports lie between each file and the nearest changed one; files that reach none are not in it."""
+    users: dict[str, list[str]] = {}
+    for file, needed in needs.items():
+        for other in needed:
+            users.setdefault(other, []).append(file)
+    steps = dict.fromkeys(sorted(changed), 0)
+    waiting = deque(steps)
+    while waiting:
+        file = waiting.popleft()
+        for user in users.get(file, ()):
+            if user not in steps:
+                steps[user] = steps[file] + 1
+                waiting.append(user)
+    return steps
+
+
+def lanes_for(change: Change, *, tests: list[str], typed: Iterable[str], moves_imports: bool) -> list[Lane]:
+    """Return the lanes that a change needs. `typed` are the files and folders that mypy knows."""
+    whole = SETTINGS in change.files
+    tops = [PurePosixPath(top) for top in typed]
+    files = {
+        "mypy": [file for file in change.modules if any(PurePosixPath(file).is_relative_to(top) for top in tops)],
+        "ruff": list(change.modules),
+    }
+    tool = {name: str(BIN / name) for name in ("pytest", "ruff", "mypy", "lint-imports")}
+    lanes = []
+    if tests:
+        processes = min(PROCESSES_MAX, -(-len(tests) // FILES_A_PROCESS))
+        options = ("-m", "not process", "--hypothesis-profile=quick", "-n", str(processes if processes > 1 else 0))
+        lanes.append(
+            Lane(name="changed", commands=((tool["pytest"], *options, f"--junitxml={LOGS / 'changed'}.xml", *tests),), runs_tests=True)
+        )
+    if whole or files["mypy"]:
+        lanes.append(Lane(name="types", commands=((tool["mypy"], *(() if whole else files["mypy"])),)))
+    if whole or files["ruff"]:
+        named = () if whole else ("--force-exclude", *files["ruff"])
+        lanes.append(Lane(name="lint", commands=((tool["ruff"], "check", *named), (tool["ruff"], "format", "--check", *named))))
+    if whole or moves_imports:
+        lanes.append(Lane(name="contracts", commands=((tool["lint-imports"], "--no-logo", "--cache-dir", ".build/imports"),)))
+    return lanes
+
+
+def read_change(since: str | None, *, top: Path = TOP) -> Change:
+    """Return what differs from a commit, or from where this branch left `main`; on `main` itself, what is not committed."""
+    if since is None:
+        found = subprocess.run(["git", "merge-base", "HEAD", "main"], cwd=top, capture_output=True, text=True, check=False)
+        since = found.stdout.strip() or "HEAD"  # a clone of one branch has no main
+    (base,) = _git("rev-parse", "--verify", f"{since}^{{commit}}", top=top)
+    base = base.strip()
+    names = set(_git("diff", "--name-only", "--no-renames", "-z", base, "--", top=top))
+    names.update(_git("ls-files", "--others", "--exclude-standard", "-z", top=top))
+    files = sorted(name for name in names if (top / name).is_file())
+    return Change(base=base, files=tuple(files), gone=tuple(sorted(names.difference(files))))
+
+
+def read_needs(texts: Mapping[str, str], *, data: Collection[str]) -> dict[str, frozenset[str]]:
+    """Return what the modules with these texts need: imports, for types alone too, and modules, groups of plugins and `data` they name.
+
+    What runs on the way, the `__init__` of each package above a module, is not among it unless it is imported itself: nearly
+    all of them hold words alone, and the one of `eventlog` names everything.
+    """
+    import grimp  # comes with a tool of development, and the tests of this file are also collected where only the wheel's packages are
+
+    graph = grimp.build_graph(*ROOTS, cache_dir=str(TOP / ".build" / "imports"))
+    files = {module: file for module in graph.modules if (file := _file_of(module, texts)) is not None}
+    plugins = tomllib.loads((TOP / SETTINGS).read_text())["project"]["entry-points"]
+    groups = {group: {place.partition(":")[0] for place in places.values()} for group, places in plugins.items()}
+    needs = {}
+    for module, file in files.items():
+        modules = graph.find_modules_directly_imported_by(module) | named_modules(texts[file], modules=files.keys(), groups=groups)
+        named = {name for name in data if PurePosixPath(name).name in texts[file]}
+        needs[file] = frozenset({files[name] for name in modules if name in files} | named) - {file}
+    return needs
+
+
+def named_modules(text: str, *, modules: Collection[str], groups: Mapping[str, Collection[str]]) -> set[str]:
+    """Return the modules that strings of `text` name, or whose names begin as a formatted string does; a group names its plugins."""
+    found: set[str] = set()
+    for name, is_beginning in set(_NAMED.findall(text)):
+        found.update(groups.get(name, ()))
+        if is_beginning:
+            found.update(module for module in modules if module.startswith(f"{name}."))
+        elif "." in name:
+            parts = name.split(".")  # what follows the module is an attribute
+            places = (".".join(parts[:count]) for count in range(len(parts), 1, -1))
+            found.update(next(({place} for place in places if place in modules), ()))
+        else:
+            # The bare name of a package is mostly a word; where the package can be run, this may be what is meant.
+            found.update({f"{name}.__main__"}.intersection(modules))
+    return found
+
+
+def moves_imports(change: Change, *, top: Path = TOP) -> bool:
+    """Return whether a product module came, went, or imports something else than before."""
+    product = tuple(f"{ROOTS[name]}/" for name in ("eventlog", "eventlog_cli"))
+    if any(file.startswith(product) for file in change.gone):
+        return True
+    for file in change.modules:
+        if file.startswith(product):
+            before = subprocess.run(["git", "show", f"{change.base}:{file}"], cwd=top, capture_output=True, text=True, check=False)
+            if before.returncode or imports_of(before.stdout) != imports_of((top / file).read_text()):
+                return True
+    return False
+
+
+def imports_of(text: str) -> set[str]:
+    return {ast.unparse(node) for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Import | ast.ImportFrom)}
+
+
+def _syntax_error(file: str) -> SyntaxError | None:
+    try:
+        ast.parse((TOP / file).read_text())
+    except SyntaxError as error:
+        return error
+    return None
+
+
+def _file_of(module: str, texts: Mapping[str, Any]) -> str | None:
+    root, _, rest = module.partition(".")
+    stem = "/".join([ROOTS[root], *filter(None, rest.split("."))])
+    return next((file for file in (f"{stem}.py", f"{stem}/__init__.py") if file in texts), None)
+
+
+def _is_test(file: str) -> bool:
+    return file.startswith("tests/") and PurePosixPath(file).match("test_*.py")
+
+
+def _is_conftest(file: str) -> bool:
+    return PurePosixPath(file).name == "conftest.py"
+
+
+def _git(*arguments: str, top: Path) -> list[str]:
+    done = subprocess.run(["git", *arguments], cwd=top, capture_output=True, text=True, check=True)
+    return [name for name in done.stdout.split("\0") if name]
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

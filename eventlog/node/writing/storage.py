@@ -38,13 +38,25 @@ from eventlog.segment.port import LogEnds, Pair, Put, Store
 log = logging.getLogger("eventlog.node")
 
 Result = TypeVar("Result")
-_STATE_WITHIN_S = 0.25
 _STATE_PUTS_MAX = 32_768  # more are handed over at once ...
 _STATE_BYTES_MAX = 8 * MIB
 _STATE_PUTS_A_WRITE = 4_096  # ... and written a few at a time: a write holds the GIL
-_ENDS_WITHIN_S = 0.005
-_SPACE_EVERY_S = 0.25  # how often it is looked whether changes of the state find space again
 assert 2 * _STATE_BYTES_MAX + GROUP_BYTES_MAX < OVERLAY_BYTES_MAX, "groups go on while the store takes what others did"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StorageTimes:
+    """How long the thread leaves be what nobody waits for: what goes into the state, and where the logs end.
+
+    `space_every_s` is how often it is looked whether changes of the state find space again.
+    """
+
+    state_within_s: float = 0.25
+    ends_within_s: float = 0.005
+    space_every_s: float = 0.25
+
+
+STORAGE_TIMES = StorageTimes()
 
 
 @dataclass(slots=True, kw_only=True, eq=False)  # one a group: `frozen` ones take longer to make
@@ -82,8 +94,11 @@ _Done = list[tuple["asyncio.Future[Any] | Told", Any, BaseException | None]]
 class StorageThread:
     """Runs jobs in a thread of its own. `ends` are the log ends of the store as it was opened; they are kept from here on."""
 
-    def __init__(self, store: Store, *, ends: LogEnds, on_fenced: Callable[[StoreFenced], None]) -> None:
+    def __init__(
+        self, store: Store, *, ends: LogEnds, on_fenced: Callable[[StoreFenced], None], times: StorageTimes = STORAGE_TIMES
+    ) -> None:
         self._store = store
+        self._times = times
         self._ends = LogEnds(ids=ends.ids.copy(), epochs=ends.epochs.copy())
         self._ends_due = 0.0  # when they are to be written, 0 where they were since they changed
         self._queue: SimpleQueue[_Job] = SimpleQueue()
@@ -139,7 +154,7 @@ class StorageThread:
         if len(self._puts) > _STATE_PUTS_MAX or self._puts_bytes > _STATE_BYTES_MAX:
             self._hand_over()
         elif self._puts_due is None:
-            self._puts_due = self._loop.call_later(_STATE_WITHIN_S, self._hand_over)
+            self._puts_due = self._loop.call_later(self._times.state_within_s, self._hand_over)
 
     def _hand_over(self) -> None:
         if self._puts_due is not None:
@@ -205,7 +220,7 @@ class StorageThread:
             self._write_ends()
         while self._spaceless:
             with suppress(Empty):
-                return self._queue.get(timeout=_SPACE_EVERY_S)
+                return self._queue.get(timeout=self._times.space_every_s)
             self._report(self._catch_up())
         return self._queue.get()
 
@@ -278,7 +293,7 @@ class StorageThread:
         for append in appends:
             self._ends.ids[append.segments] = append.ends
             self._ends.epochs[append.segments] = append.epochs
-        self._ends_due = self._ends_due or monotonic() + _ENDS_WITHIN_S
+        self._ends_due = self._ends_due or monotonic() + self._times.ends_within_s
 
     def _write_ends(self) -> None:
         """Write the ends if they changed. Where there is no space the next ones say it all; any other error fences the store."""

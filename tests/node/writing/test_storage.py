@@ -12,23 +12,24 @@ import pytest
 
 from eventlog.batch.layout import ValueHead, encode_value
 from eventlog.errors import DiskFull, StoreFenced
-from eventlog.node.writing import storage as module
-from eventlog.node.writing.storage import Append, StorageThread
+from eventlog.node.writing.storage import STORAGE_TIMES, Append, StorageThread, StorageTimes
 from eventlog.segment.keys import encode_epoch, log_key
-from eventlog.segment.memory import MemoryStore, open_store
+from eventlog.segment.memory import MemoryDisk, MemoryStore
 from eventlog.segment.port import LogEnds
+from tests.stores import SteppedStore
 
 SEGMENTS = 4
+Puts = Sequence[tuple[bytes, bytes | None]]
 MUCH = 40_000  # puts: handed over at once, in ten writes
 
 
 class Bench:
     """A storage thread over a store in memory."""
 
-    def __init__(self) -> None:
-        self.store: MemoryStore = open_store("", segments=SEGMENTS)
+    def __init__(self, times: StorageTimes) -> None:
+        self.store = SteppedStore(MemoryDisk(segments=SEGMENTS, ends=LogEnds.empty(SEGMENTS)))
         self.fenced: list[StoreFenced] = []
-        self.storage = StorageThread(self.store, ends=LogEnds.empty(SEGMENTS), on_fenced=self.fenced.append)
+        self.storage = StorageThread(self.store, ends=LogEnds.empty(SEGMENTS), on_fenced=self.fenced.append, times=times)
 
     def hold(self) -> threading.Event:
         """Keep the thread busy until the event is set; what is queued meanwhile is its next turn."""
@@ -43,8 +44,8 @@ class Bench:
         return free
 
 
-def run(act: Callable[[Bench], Awaitable[None]]) -> Bench:
-    bench = Bench()
+def run(act: Callable[[Bench], Awaitable[None]], times: StorageTimes = STORAGE_TIMES) -> Bench:
+    bench = Bench(times)
 
     async def main() -> None:
         bench.storage.start()
@@ -110,8 +111,7 @@ def test_appends_that_wait_are_one_write_and_one_sync_and_overtake_other_jobs():
     assert bench.store.disk.ends.ids.tolist() == [10, 11, 12, 0]
 
 
-def test_what_several_groups_put_into_the_state_is_one_job_before_whatever_is_queued_later(monkeypatch):
-    monkeypatch.setattr(module, "_STATE_WITHIN_S", 600)
+def test_what_several_groups_put_into_the_state_is_one_job_before_whatever_is_queued_later():
     told: list[tuple[str, BaseException | None]] = []
 
     async def act(bench: Bench) -> None:
@@ -121,7 +121,7 @@ def test_what_several_groups_put_into_the_state_is_one_job_before_whatever_is_qu
         assert bench.store.get_many([b"one"]) == [None]  # an append does not wait for it, nor bring it about
         assert await bench.storage.run(lambda: bench.store.get_many([b"one", b"gone"])) == [b"2", None]
 
-    run(act)
+    run(act, StorageTimes(state_within_s=600))
     assert told == [("first", None), ("second", None)]
 
 
@@ -142,11 +142,11 @@ def test_what_is_put_into_the_state_before_the_end_is_there():
     assert run(act).store.get_many([b"one"]) == [b"1"]
 
 
-def test_what_several_groups_put_into_the_state_goes_there_segment_by_segment(monkeypatch):
+def test_what_several_groups_put_into_the_state_goes_there_segment_by_segment():
     written: list[tuple[bytes, bytes | None]] = []
 
     async def act(bench: Bench) -> None:
-        monkeypatch.setattr(bench.store, "apply", written.extend)
+        bench.store.instead["apply"] = lambda _, puts: written.extend(puts)
         bench.storage.apply_and_tell([(b"\0\2b", b"1"), (b"\0\1a", b"1")], lambda _: None)
         bench.storage.apply_and_tell([(b"\0\2a", b"2"), (b"\0\2b", None), (b"\0\1b", b"2")], lambda _: None)
         await bench.storage.run(lambda: None)
@@ -155,14 +155,12 @@ def test_what_several_groups_put_into_the_state_goes_there_segment_by_segment(mo
     assert written == [(b"\0\1a", b"1"), (b"\0\1b", b"2"), (b"\0\2b", b"1"), (b"\0\2a", b"2"), (b"\0\2b", None)]
 
 
-def test_a_job_that_needs_no_state_does_not_hurry_what_waits_to_be_put_there(monkeypatch):
-    monkeypatch.setattr(module, "_STATE_WITHIN_S", 600)
-
+def test_a_job_that_needs_no_state_does_not_hurry_what_waits_to_be_put_there():
     async def act(bench: Bench) -> None:
         bench.storage.apply_and_tell([(b"one", b"1")], lambda _: None)
         assert await bench.storage.run(lambda: bench.store.get_many([b"one"]), needs_state=False) == [None]
 
-    assert run(act).store.get_many([b"one"]) == [b"1"]
+    assert run(act, StorageTimes(state_within_s=600)).store.get_many([b"one"]) == [b"1"]
 
 
 def test_what_is_large_or_much_is_put_into_the_state_at_once():
@@ -178,31 +176,29 @@ def test_what_is_large_or_much_is_put_into_the_state_at_once():
 class Slow:
     """Holds the second of the writes that put much into the state, until it is let go."""
 
-    def __init__(self, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, bench: Bench) -> None:
         self.written: list[int] = []
         self.begun, self._free = threading.Event(), threading.Event()
-        self._apply = bench.store.apply
-        monkeypatch.setattr(bench.store, "apply", self._slowly)
+        bench.store.instead["apply"] = self._slowly
         bench.storage.apply_and_tell([(b"\0\0%05d" % number, b"1") for number in range(MUCH)], lambda _: None)
         assert self.begun.wait(60)
 
-    def _slowly(self, puts: Sequence[tuple[bytes, bytes | None]]) -> None:
+    def _slowly(self, plain: Callable[[Puts], None], puts: Puts) -> None:
         if len(self.written) == 1:
             self.begun.set()
             self._free.wait(60)
-        self._apply(puts)
+        plain(puts)
         self.written.append(len(puts))
 
     def go_on(self) -> None:
         self._free.set()
 
 
-def test_appends_overtake_what_is_put_into_the_state_between_its_writes(monkeypatch):
+def test_appends_overtake_what_is_put_into_the_state_between_its_writes():
     async def act(bench: Bench) -> None:
-        slow = Slow(bench, monkeypatch)
+        slow = Slow(bench)
         behind = bench.storage.run(lambda: sum(slow.written))
-        plain = bench.store.append
-        monkeypatch.setattr(bench.store, "append", lambda *rows: seen.append(len(slow.written)) or plain(*rows))
+        bench.store.instead["append"] = lambda plain, *rows: seen.append(len(slow.written)) or plain(*rows)
         late = bench.storage.append(append(0, 10))
         slow.go_on()
         await late
@@ -213,11 +209,11 @@ def test_appends_overtake_what_is_put_into_the_state_between_its_writes(monkeypa
     assert seen == [2]
 
 
-def test_appends_between_writes_of_the_state_do_not_overtake_what_makes_the_log_shorter(monkeypatch):
+def test_appends_between_writes_of_the_state_do_not_overtake_what_makes_the_log_shorter():
     async def act(bench: Bench) -> None:
         await bench.storage.append(append(0, 10))
         await bench.storage.append(append(0, 20))
-        slow = Slow(bench, monkeypatch)
+        slow = Slow(bench)
         cut = bench.storage.cut([(0, 10)])
         late = bench.storage.append(append(0, 15, epoch=2))
         slow.go_on()
@@ -229,7 +225,7 @@ def test_appends_between_writes_of_the_state_do_not_overtake_what_makes_the_log_
     assert [key for key, _ in bench.store.read_log(b"", b"\xff", bytes_max=1 << 20)] == [log_key(0, 1, 10), log_key(0, 1, 15)]
 
 
-def test_appends_do_not_overtake_a_cut_that_was_queued_together_with_what_goes_into_the_state(monkeypatch):
+def test_appends_do_not_overtake_a_cut_that_was_queued_together_with_what_goes_into_the_state():
     async def act(bench: Bench) -> None:
         await bench.storage.append(append(0, 10))
         await bench.storage.append(append(0, 20))
@@ -237,14 +233,14 @@ def test_appends_do_not_overtake_a_cut_that_was_queued_together_with_what_goes_i
         done: list[BaseException | None] = []
         bench.storage.apply_and_tell([(b"\0\0%05d" % number, b"1") for number in range(MUCH)], done.append)
         cut = bench.storage.cut([(0, 10)])
-        begun, go_on, plain = threading.Event(), threading.Event(), bench.store.apply
+        begun, go_on = threading.Event(), threading.Event()
 
-        def apply(puts: Sequence[tuple[bytes, bytes | None]]) -> None:
+        def apply(plain: Callable[[Puts], None], puts: Puts) -> None:
             begun.set()
             go_on.wait(60)
             plain(puts)
 
-        monkeypatch.setattr(bench.store, "apply", apply)
+        bench.store.instead["apply"] = apply
         free.set()
         assert begun.wait(60)
         late = bench.storage.append(append(0, 15, epoch=2))
@@ -257,11 +253,11 @@ def test_appends_do_not_overtake_a_cut_that_was_queued_together_with_what_goes_i
     assert [key for key, _ in bench.store.read_log(b"", b"\xff", bytes_max=1 << 20)] == [log_key(0, 1, 10), log_key(0, 1, 15)]
 
 
-def test_a_state_that_cannot_be_written_fences_the_store(monkeypatch):
+def test_a_state_that_cannot_be_written_fences_the_store():
     told: list[BaseException | None] = []
 
     async def act(bench: Bench) -> None:
-        monkeypatch.setattr(bench.store, "apply", lambda _: broken())
+        bench.store.instead["apply"] = lambda *_: broken()
         bench.storage.apply_and_tell([(b"one", b"1")], told.append)
         with pytest.raises(StoreFenced):
             await bench.storage.run(lambda: None)
@@ -270,20 +266,19 @@ def test_a_state_that_cannot_be_written_fences_the_store(monkeypatch):
     assert [type(error) for error in told] == [StoreFenced]
 
 
-def full_for(monkeypatch, bench: Bench) -> Callable[[], None]:
+def full_for(bench: Bench) -> Callable[[], None]:
     """Let the store find no space for the state; return what gives it some."""
-    apply, spaceless = bench.store.apply, threading.Event()
+    spaceless = threading.Event()
     spaceless.set()
-    monkeypatch.setattr(bench.store, "apply", lambda puts: full() if spaceless.is_set() else apply(puts))
+    bench.store.instead["apply"] = lambda plain, puts: full() if spaceless.is_set() else plain(puts)
     return spaceless.clear
 
 
-def test_a_change_of_the_state_that_finds_no_space_waits_for_it_and_those_behind_it_keep_their_order(monkeypatch):
-    monkeypatch.setattr(module, "_SPACE_EVERY_S", 0.001)
+def test_a_change_of_the_state_that_finds_no_space_waits_for_it_and_those_behind_it_keep_their_order():
     told: list[BaseException | None] = []
 
     async def act(bench: Bench) -> None:
-        make_room = full_for(monkeypatch, bench)
+        make_room = full_for(bench)
         bench.storage.apply_and_tell([(b"one", b"1")], told.append)
         later = bench.storage.run(lambda: bench.store.apply([(b"one", b"2")]), is_vital=True)
         with pytest.raises(DiskFull):  # what needs the state is not told of an older one
@@ -295,14 +290,14 @@ def test_a_change_of_the_state_that_finds_no_space_waits_for_it_and_those_behind
         await later
         assert await bench.storage.run(lambda: 2) == 2
 
-    bench = run(act)
+    bench = run(act, StorageTimes(space_every_s=0.001))
     assert (bench.fenced, told) == ([], [None])
     assert bench.store.get_many([b"one"]) == [b"2"]
 
 
-def test_what_makes_the_log_shorter_fences_the_store_while_the_state_waits_for_space(monkeypatch):
+def test_what_makes_the_log_shorter_fences_the_store_while_the_state_waits_for_space():
     async def act(bench: Bench) -> None:
-        full_for(monkeypatch, bench)
+        full_for(bench)
         bench.storage.apply_and_tell([(b"one", b"1")], lambda _: None)
         with pytest.raises(StoreFenced):
             await bench.storage.cut([(0, 0)])
@@ -310,11 +305,11 @@ def test_what_makes_the_log_shorter_fences_the_store_while_the_state_waits_for_s
     assert len(run(act).fenced) == 1
 
 
-def test_who_waits_for_space_at_the_end_hears_that_there_is_none(monkeypatch):
+def test_who_waits_for_space_at_the_end_hears_that_there_is_none():
     told: list[BaseException | None] = []
 
     async def act(bench: Bench) -> None:
-        full_for(monkeypatch, bench)
+        full_for(bench)
         bench.storage.apply_and_tell([(b"one", b"1")], told.append)
 
     assert run(act).fenced == []
@@ -373,32 +368,29 @@ def test_a_full_disk_fails_the_appends_that_wait_together_and_no_later_ones():
     assert bench.store.disk.ends.ids.tolist() == [10, 0, 0, 0]
 
 
-def test_who_waits_is_told_before_the_ends_are_written_and_of_their_failure_nothing(monkeypatch):
-    monkeypatch.setattr(module, "_ENDS_WITHIN_S", 0.001)
-
+def test_who_waits_is_told_before_the_ends_are_written_and_of_their_failure_nothing():
     async def act(bench: Bench) -> None:
         failed = threading.Event()
 
-        def fail(_: LogEnds) -> NoReturn:
+        def fail(*_: object) -> NoReturn:
             failed.set()
             full()
 
-        monkeypatch.setattr(bench.store, "write_ends", fail)
+        bench.store.instead["write_ends"] = fail
         await bench.storage.append(append(0, 10))
         assert await asyncio.to_thread(failed.wait, 60)
-        monkeypatch.undo()
+        bench.store.instead.clear()
         await bench.storage.append(append(1, 11))
 
-    bench = run(act)
+    bench = run(act, StorageTimes(ends_within_s=0.001))
     assert bench.fenced == []
     assert bench.store.disk.ends.ids.tolist() == [10, 11, 0, 0], "the next ones say it all"
 
 
-def test_ends_are_written_soon_though_nothing_else_is_queued(monkeypatch):
+def test_ends_are_written_soon_though_nothing_else_is_queued():
     async def act(bench: Bench) -> None:
         written = threading.Event()
-        write = bench.store.write_ends
-        monkeypatch.setattr(bench.store, "write_ends", lambda ends: (write(ends), written.set()))
+        bench.store.instead["write_ends"] = lambda plain, ends: (plain(ends), written.set())
         await bench.storage.append(append(0, 10))
         assert await asyncio.to_thread(written.wait, 60)
         assert bench.store.disk.ends.ids.tolist() == [10, 0, 0, 0]
@@ -406,46 +398,44 @@ def test_ends_are_written_soon_though_nothing_else_is_queued(monkeypatch):
     run(act)
 
 
-def test_ends_are_written_while_appends_never_cease(monkeypatch):
-    monkeypatch.setattr(module, "_ENDS_WITHIN_S", 0.05)
+def test_ends_are_written_while_appends_never_cease():
     written: list[int] = []
     written_when_they_ceased: list[list[int]] = []
     ceased = threading.Event()
 
     async def act(bench: Bench) -> None:
-        write, sync, ids, end = bench.store.write_ends, bench.store.sync, count(11), monotonic() + 10
+        ids, end = count(11), monotonic() + 10
 
-        def write_ends(ends: LogEnds) -> None:
-            write(ends)
+        def write_ends(plain: Callable[[LogEnds], None], ends: LogEnds) -> None:
+            plain(ends)
             written.append(ends.ids.item(0))
 
-        def sync_and_go_on() -> None:
-            sync()
+        def sync_and_go_on(plain: Callable[[], None]) -> None:
+            plain()
             if not written and monotonic() < end:
                 bench.storage.append_and_tell(append(0, next(ids)), lambda _: None)  # there before the thread looks for another
             else:
                 written_when_they_ceased.append(written.copy())
                 ceased.set()
 
-        monkeypatch.setattr(bench.store, "write_ends", write_ends)
-        monkeypatch.setattr(bench.store, "sync", sync_and_go_on)
+        bench.store.instead |= {"write_ends": write_ends, "sync": sync_and_go_on}
         await bench.storage.append(append(0, 10))
         assert await asyncio.to_thread(ceased.wait, 60)
 
-    run(act)
+    run(act, StorageTimes(ends_within_s=0.05))
     ((first,),) = written_when_they_ceased
     assert first > 10, "not after each"
 
 
-def test_ends_that_cannot_be_written_for_another_reason_than_space_fence_the_store(monkeypatch):
+def test_ends_that_cannot_be_written_for_another_reason_than_space_fence_the_store():
     async def act(bench: Bench) -> None:
         broken = threading.Event()
 
-        def fail(_: LogEnds) -> NoReturn:
+        def fail(*_: object) -> NoReturn:
             broken.set()
             raise StoreFenced(why="broken")
 
-        monkeypatch.setattr(bench.store, "write_ends", fail)
+        bench.store.instead["write_ends"] = fail
         await bench.storage.append(append(0, 10))
         assert await asyncio.to_thread(broken.wait, 60)
         with pytest.raises(StoreFenced):

@@ -1,0 +1,31 @@
+"""A store in memory that lets a test step between the caller and the call: to note it, to hold it, to let it fail."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from eventlog.segment.memory import MemoryStore
+from eventlog.segment.port import LogEnds, Pair
+
+
+class SteppedStore(MemoryStore):
+    """`instead` holds, by the name of a call, what is called in its place: with the plain call and then its arguments."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.instead: dict[str, Callable[..., Any]] = {}
+
+    def append(self, log: Sequence[Pair], meta: Sequence[Pair]) -> None:
+        self._through("append", super().append, log, meta)
+
+    def sync(self, ends: LogEnds | None = None) -> None:
+        self._through("sync", super().sync, *([] if ends is None else [ends]))
+
+    def write_ends(self, ends: LogEnds) -> None:
+        self._through("write_ends", super().write_ends, ends)
+
+    def apply(self, puts: Sequence[tuple[bytes, bytes | None]]) -> None:
+        self._through("apply", super().apply, puts)
+
+    def _through(self, name: str, plain: Callable[..., Any], *arguments: Any) -> Any:
+        step = self.instead.get(name)
+        return plain(*arguments) if step is None else step(plain, *arguments)

@@ -16,6 +16,7 @@ from eventlog.ids import ID_STEP, TIME_SHIFT
 from eventlog.node.reading.answers import Reads
 from eventlog.node.reading.closing import Closing
 from eventlog.node.reading.column_files import ColumnFiles
+from eventlog.node.reading.pulls import READ_PACE, ReadPace
 from eventlog.read.answer import CacheValues, CommittedGroup
 from eventlog.read.steps import StepIndex
 from eventlog.read.tail import Tail
@@ -74,6 +75,7 @@ class FakeNode:
     number: int = 1
     leads: tuple[int, ...] | None = None  # segments; None: all
     files: ColumnFiles | None = None
+    pace: ReadPace = READ_PACE
     rows: dict[int, list[Row]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -96,7 +98,7 @@ class FakeNode:
             believed=lambda *told: list(told[-1]),
             on_heard=lambda *_: self.reads.watermark_rose(),
         )
-        self.reads = Reads(self, history_bytes_max=self.history_bytes, files=self.files)
+        self.reads = Reads(self, history_bytes_max=self.history_bytes, files=self.files, pace=self.pace)
         self.tasks: set[asyncio.Task[Any]] = set()
 
     # ------------------------------------------------------------ ReadContext

@@ -18,9 +18,7 @@ from eventlog.ids import ID_MAX, TIME_SHIFT
 from eventlog.limits import (
     CLOSE_UP_MS_MAX,
     CONNECTIONS_MAX,
-    FILTER_SCAN_BYTES_MAX,
     HISTORY_CACHE_BYTES_MAX,
-    POSITION_TOLD_MS,
     REQUESTS_PER_CONNECTION_MAX,
 )
 from eventlog.node.reading.column_files import ColumnFiles
@@ -28,7 +26,7 @@ from eventlog.node.reading.crowds import Crowds
 from eventlog.node.reading.fetch import Fetching, far_of, named_of
 from eventlog.node.reading.filters import Filters, segments_of
 from eventlog.node.reading.finding import Finding, Later, NotFetched
-from eventlog.node.reading.pulls import Delivered, Pull, ReadContext, begin
+from eventlog.node.reading.pulls import READ_PACE, Delivered, Pull, ReadContext, ReadPace, begin
 from eventlog.node.reading.reach import Reach, Stalls
 from eventlog.node.reading.reader import ReaderThread
 from eventlog.node.reading.rounds import Deadlines, Rounds, Turns
@@ -48,17 +46,25 @@ log = logging.getLogger("eventlog.node")
 class Reads:
     """All readers of a node. Start it on the running loop; whoever commits tells it with `appended`."""
 
-    def __init__(self, context: ReadContext, *, history_bytes_max: int = HISTORY_CACHE_BYTES_MAX, files: ColumnFiles | None = None) -> None:
+    def __init__(
+        self,
+        context: ReadContext,
+        *,
+        history_bytes_max: int = HISTORY_CACHE_BYTES_MAX,
+        files: ColumnFiles | None = None,
+        pace: ReadPace = READ_PACE,
+    ) -> None:
         self._context = context
+        self.pace = pace
         self._thread = ReaderThread()
-        self.crowds = Crowds(self)
+        self.crowds = Crowds(self, pace=pace)
         self.kept = FirstKept(context.segments, take=self.pull, fail=self.fail)
-        self._rounds = Rounds(self._look_in_round, begin=self._begin_round, renew=self._renew_round, answers=self)
-        self._deadlines = Deadlines(self._expire)
+        self.rounds = Rounds(self._look_in_round, begin=self._begin_round, renew=self._renew_round, answers=self, pace=pace)
+        self._deadlines = Deadlines(self._expire, pace=pace)
         self._reach = Reach(context)
         self._round_limit = ID_MAX  # how far readers might see when the last round began
         self._alike = Alike()  # of this round
-        self._turns = Turns(self._look)
+        self._turns = Turns(self._look, pace=pace)
         self.fetching = Fetching(context, pull=self.pull)
         self.mend: Callable[[CacheState], asyncio.Future[bool]] | None = None  # repairs what is damaged from other nodes' copies
         self.files = files or ColumnFiles()
@@ -68,10 +74,11 @@ class Reads:
             fetching=self.fetching,
             history_bytes_max=history_bytes_max,
             files=self.files,
+            scan_step_bytes=pace.scan_step_bytes,
         )
         self.filters = Filters(self._thread)
         self._held_caches: set[int] = set()  # those with events that readers may not see yet
-        self.stalls = Stalls(context, self._rounds, refresh=self._reach.refresh, say=self._say_stalled)
+        self.stalls = Stalls(context, self.rounds, refresh=self._reach.refresh, say=self._say_stalled, stalled_ms=pace.stalled_ms)
         self._lost: Mapping[int, Sequence[Lost]] = {}
         self._lost_changes = 0
         self._is_stopping = False
@@ -88,9 +95,9 @@ class Reads:
         self._is_stopping = True
         self._finding.stop()
         self.stalls.stop()
-        for pull in self._rounds.waiting():
+        for pull in self.rounds.waiting():
             self.fail(pull, Stopping())
-        self._rounds.stop()
+        self.rounds.stop()
         for pull in self._turns.stop():
             self.fail(pull, Stopping())
         await self._thread.stop()
@@ -99,7 +106,7 @@ class Reads:
         """Return used, limit and peak of everything bounded in reading."""
         readers_max = CONNECTIONS_MAX * REQUESTS_PER_CONNECTION_MAX
         waiting = {
-            "readers_waiting": (len(self._rounds) + self.crowds.waiting, readers_max, self._rounds.peak + self.crowds.peak),
+            "readers_waiting": (len(self.rounds) + self.crowds.waiting, readers_max, self.rounds.peak + self.crowds.peak),
             "readers_behind": (len(self._turns), readers_max, self._turns.peak),
         }
         return self._context.tail.figures() | self._finding.figures() | self._thread.figures() | self.filters.figures() | waiting
@@ -154,8 +161,8 @@ class Reads:
         """Note which ids of segments forced takeovers gave up; whoever stands there hears of it."""
         if lost != self._lost:
             self._lost, self._lost_changes = lost, self._lost_changes + 1
-            for pull in self._rounds.waiting():
-                if self._rounds.remove(pull):
+            for pull in self.rounds.waiting():
+                if self.rounds.remove(pull):
                     self._look(pull)
 
     def watermark_rose(self) -> None:
@@ -163,7 +170,7 @@ class Reads:
         self._reach.rose()
         held, self._held_caches = self._held_caches, set()
         for cache_id in held:
-            self._rounds.mark(cache_id)
+            self.rounds.mark(cache_id)
 
     def dropped(self, cache: CacheState) -> None:
         """Fail whoever waits for a cache that is gone."""
@@ -173,15 +180,15 @@ class Reads:
 
     def altered(self, cache: CacheState) -> None:
         """Fail whoever waits for events of a cache that keeps none any more."""
-        for pull in self._rounds.waiting(cache.cache_id):
+        for pull in self.rounds.waiting(cache.cache_id):
             if (refusal := pull.refusal) is not None:
                 self.fail(pull, refusal)
 
     def trimmed(self, cache: CacheState) -> None:
         """Tell whoever waits at a place that retention has passed."""
         self.files.trim(cache.cache_id, cache.last_trimmed_id)
-        for pull in self._rounds.waiting(cache.cache_id):
-            if pull.cursor.lost(cache.trimmed_ids, cache.trimmed_offsets) and self._rounds.remove(pull):
+        for pull in self.rounds.waiting(cache.cache_id):
+            if pull.cursor.lost(cache.trimmed_ids, cache.trimmed_offsets) and self.rounds.remove(pull):
                 self._look(pull)
 
     # ------------------------------------------------------------ how far
@@ -223,7 +230,7 @@ class Reads:
             if pull.says_stalled:
                 self.stalls.watch()
             if self._last_id(pull) > pull.cursor.lowest or pull.until < ID_MAX:
-                self._rounds.mark(pull.cache.cache_id)
+                self.rounds.mark(pull.cache.cache_id)
         else:
             self._turns.take(pull)
 
@@ -251,13 +258,13 @@ class Reads:
     def cancel(self, pull: Pull) -> None:
         """Forget a pull; `done` is not called any more."""
         pull.is_over = True
-        self._rounds.remove(pull)
+        self.rounds.remove(pull)
         self._turns.remove(pull)
         self._deadlines.clear(pull)
         if pull.until_passed is not None:
             pull.until_passed.cancel()
             pull.until_passed = None
-        if not len(self._rounds):
+        if not len(self.rounds):
             self._context.closing.follow(on=False)
 
     def fail(self, pull: Pull, error: EventLogError) -> None:
@@ -269,11 +276,11 @@ class Reads:
     def _expire(self, pull: Pull) -> None:
         """End the waiting: what there is now, or nothing, is the answer. Who was told where it stands is not told so again."""
         if pull.told == pull.cursor.key:
-            self._deadlines.set(pull, POSITION_TOLD_MS)
+            self._deadlines.set(pull, self.pace.position_told_ms)
             return
         pull.wait_ms = pull.ends_at = 0
         self._reach.rose()
-        if self._rounds.remove(pull):
+        if self.rounds.remove(pull):
             self._look(pull)
 
     def _look(self, pull: Pull, step: Callable[[Pull], None] | None = None) -> None:
@@ -357,10 +364,10 @@ class Reads:
     def _until_passed(self, pull: Pull) -> None:
         pull.until_passed = None
         self._reach.rose()
-        self._rounds.mark(pull.cache.cache_id)
+        self.rounds.mark(pull.cache.cache_id)
 
     def _wait(self, pull: Pull) -> None:
-        self._rounds.add(pull)
+        self.rounds.add(pull)
         if len(far_of(self._context.low, pull.cursor)):
             self._held_caches.add(pull.cache.cache_id)  # nothing but a promise tells of news there
         if not self._context.closing.is_alone:
@@ -388,7 +395,7 @@ class Reads:
     def _end_known(self, pull: Pull, id_: int) -> None:
         if pull.ends_at == ID_MAX:
             pull.ends_at = id_
-            if self._rounds.remove(pull):
+            if self.rounds.remove(pull):
                 self._look(pull)
 
     def _hasten(self, pull: Pull, id_: int) -> None:
@@ -397,9 +404,9 @@ class Reads:
         closing.close_up(id_)
         self._reach.rose()
         if closing.is_alone:
-            self._rounds.mark_again(pull.cache.cache_id)
+            self.rounds.mark_again(pull.cache.cache_id)
         elif self.limit(pull.cursor.asked) >= id_:
-            self._rounds.mark(pull.cache.cache_id)
+            self.rounds.mark(pull.cache.cache_id)
         else:
             self._held_caches.add(pull.cache.cache_id)
             closing.want(id_, is_told=pull.wait_ms != 0)
@@ -429,7 +436,7 @@ class Reads:
         self._wait(pull)
         if pull.says_stalled:
             self.stalls.watch()
-        asyncio.get_running_loop().call_later(_FETCH_AGAIN_S, self._rounds.mark, pull.cache.cache_id)
+        asyncio.get_running_loop().call_later(_FETCH_AGAIN_S, self.rounds.mark, pull.cache.cache_id)
 
     def _not_made(self, pull: Pull, error: BaseException) -> None:
         """Say why there is no answer; where retention or a drop explains what was found missing, say that instead."""
@@ -469,7 +476,7 @@ class Reads:
         pull.scanned_bytes += answer.scanned_bytes
         if not answer.events:
             cursor.advance(answer.upto, answer.ends)
-            if pull.scanned_bytes >= FILTER_SCAN_BYTES_MAX and pull.matches is not None:
+            if pull.scanned_bytes >= self.pace.scan_bytes_max and pull.matches is not None:
                 self._deliver_nothing(pull, self.limit(cursor.asked), stalled=())
             else:
                 self._turns.take(pull)  # a narrow reader may meet many such answers

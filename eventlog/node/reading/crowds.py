@@ -12,15 +12,10 @@ from functools import partial
 from typing import Protocol
 
 from eventlog.errors import EventLogError
-from eventlog.node.reading.pulls import Delivered, Pull, nobody
-from eventlog.node.reading.rounds import LONG_MS
+from eventlog.node.reading.pulls import READ_PACE, Delivered, Pull, ReadPace, nobody
 from eventlog.transport.connection import Exchange
 from eventlog.wire.eventlog_pb2 import Poll
 from eventlog.wire.frames import SharedFrame
-
-JOIN_MS = 100  # after the first of them: who comes later waits in a crowd of its own, so that all wait about as long as they asked for
-SLICE_ANSWERS = 24  # sent in one turn of the loop, and as many requests that follow: a write waits no longer than for these
-RENEW_ANSWERS = 200  # after so many the others get what was committed meanwhile, too
 
 
 @dataclass(slots=True, eq=False)
@@ -67,8 +62,9 @@ class CrowdsGround(Protocol):
 class Crowds:
     """Who waits with others."""
 
-    def __init__(self, reads: CrowdsGround) -> None:
+    def __init__(self, reads: CrowdsGround, *, pace: ReadPace = READ_PACE) -> None:
         self._reads = reads
+        self._pace = pace
         self._open: dict[bytes, _Crowd] = {}
         self._due: deque[_Due] = deque()
         self._is_turn_due = False
@@ -94,18 +90,18 @@ class Crowds:
     def open(self, exchange: Exchange, pull: Pull) -> bool:
         """Have a pull answered for a poll that others may join; return whether it is of that kind."""
         poll = exchange.message.poll
-        if (pull.wait_ms or 0) < LONG_MS or poll.latest or poll.notify:
+        if (pull.wait_ms or 0) < self._pace.long_ms or poll.latest or poll.notify:
             return False
         self._start(poll.SerializeToString(), pull, [exchange])
         return True
 
     def _start(self, key: bytes, pull: Pull, members: Iterable[Exchange]) -> None:
-        crowd = _Crowd(key, pull, asyncio.get_running_loop().time() + JOIN_MS / 1000, dict.fromkeys(members))
+        crowd = _Crowd(key, pull, asyncio.get_running_loop().time() + self._pace.join_ms / 1000, dict.fromkeys(members))
         for exchange in crowd.members:
             exchange.on_end = partial(self._leave, crowd, exchange)
             pull.owner = exchange.connection
         self._wait(len(crowd.members) - 1)
-        pull.wait_ms = (pull.wait_ms or 0) + JOIN_MS
+        pull.wait_ms = (pull.wait_ms or 0) + self._pace.join_ms
         pull.done = partial(self._done, crowd)
         self._open[key] = crowd
         self._reads.pull(pull)
@@ -154,10 +150,10 @@ class Crowds:
                 asyncio.get_running_loop().call_soon(self._turn)
 
     def _give_some(self) -> None:
-        left = SLICE_ANSWERS
+        left = self._pace.slice_answers
         while self._due and left > 0:
             due = self._due[0]
-            if due.given >= RENEW_ANSWERS and self._reads.has_news(due.pull):
+            if due.given >= self._pace.renew_answers and self._reads.has_news(due.pull):
                 self._due.popleft()
                 self._renew(due)
                 continue

@@ -12,7 +12,7 @@ from typing import TypeAlias
 from eventlog.arrays import Ints
 from eventlog.batch import arrow_pieces  # noqa: F401 -- loaded while the node starts
 from eventlog.errors import Stopping, Unavailable
-from eventlog.limits import FILTER_SCAN_STEP_BYTES, HISTORY_READ_BYTES_MAX
+from eventlog.limits import HISTORY_READ_BYTES_MAX
 from eventlog.node.reading.column_building import ColumnBuilding
 from eventlog.node.reading.column_files import ColumnFiles, Filed, FileRead
 from eventlog.node.reading.fetch import Fetched, Fetching, join_fetched
@@ -55,8 +55,10 @@ class Finding:
         fetching: Fetching,
         history_bytes_max: int,
         files: ColumnFiles,
+        scan_step_bytes: int,
     ) -> None:
         self._context = context
+        self._scan_step_bytes = scan_step_bytes
         self._thread = thread
         self._fetching = fetching
         self._history_bytes_max = history_bytes_max
@@ -129,7 +131,7 @@ class Finding:
             pull.cache.cache_id,
             after=cursor.lowest,
             upto=top,
-            nbytes_max=max(limits.nbytes, FILTER_SCAN_STEP_BYTES if matches is not None else 0) * cursor.share,
+            nbytes_max=max(limits.nbytes, self._scan_step_bytes if matches is not None else 0) * cursor.share,
             events_max=limits.events if is_counted else NO_LIMIT,
         )
         if found.upto < top:  # those who come here while more is committed ask the same
@@ -171,7 +173,7 @@ class Finding:
     def _plan(self, pull: Pull, *, top: int, floor: int) -> HistoryRead:
         """Return what to read for a cursor below the tail; many readers at once share what may be read ahead."""
         ahead = min(HISTORY_READ_BYTES_MAX, self._history_bytes_max // (2 * self._thread.readers))
-        return plan_read(self._context.steps, pull, between=(floor, top), ahead=ahead)
+        return plan_read(self._context.steps, pull, between=(floor, top), ahead=ahead, scan_bytes=self._scan_step_bytes)
 
     def _make(self, key: Key, pull: Pull, job: Callable[[], Answer]) -> Later:
         """Have an answer made in the reader thread, for this pull and all who ask the same until it is there."""
@@ -199,15 +201,15 @@ def _answer(values: StoredValues, pull: Pull, *, cursor: Cursor, top: int) -> An
     return filter_answer(values, cursor=cursor, top=top, limits=pull.limits, matches=pull.matches, only=pull.only)
 
 
-def plan_read(steps: StepIndex, pull: Pull, *, between: tuple[int, int], ahead: int) -> HistoryRead:
-    """Return what to read for a pull whose cursor is below the tail, about `ahead` bytes of it.
+def plan_read(steps: StepIndex, pull: Pull, *, between: tuple[int, int], ahead: int, scan_bytes: int) -> HistoryRead:
+    """Return what to read for a pull whose cursor is below the tail, about `ahead` bytes of it, `scan_bytes` for a filter.
 
     `between` is (the id at which all history ends, the id at which its answer ends at the latest). Who has a filter looks at far more
     than it is answered.
     """
     floor, top = between
     cache, cursor, limits = pull.cache, pull.cursor, pull.limits
-    wanted = limits.nbytes if pull.matches is None else max(limits.nbytes, FILTER_SCAN_STEP_BYTES)
+    wanted = limits.nbytes if pull.matches is None else max(limits.nbytes, scan_bytes)
     only = pull.only
     share = cursor.share if only is None else cursor.segments // len(only)
     lowest = cursor.lowest

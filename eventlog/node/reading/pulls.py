@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
+from time import perf_counter, thread_time
 from typing import Protocol
 
 import numpy as np
@@ -11,7 +12,16 @@ import numpy as np
 from eventlog.arrays import Ints
 from eventlog.errors import CacheDropped, CacheRecreated, EventLogError, InvalidArgument, NoEvents
 from eventlog.ids import ID_MAX, id_before
-from eventlog.limits import ANSWER_BYTES_DEFAULT, ANSWER_BYTES_MAX, POLL_WAIT_MS_MAX
+from eventlog.limits import (
+    ANSWER_BYTES_DEFAULT,
+    ANSWER_BYTES_MAX,
+    FILTER_SCAN_BYTES_MAX,
+    FILTER_SCAN_STEP_BYTES,
+    POLL_WAIT_MS_MAX,
+    POSITION_TOLD_FIRST_MS,
+    POSITION_TOLD_MS,
+    STALLED_MS,
+)
 from eventlog.node.reading.closing import Closing
 from eventlog.predicate.spec import CompiledFilter
 from eventlog.read import token
@@ -65,6 +75,34 @@ class ReadContext(Protocol):
     def leader_of(self, segment: int) -> int:
         """Return the number of the node that leads a segment, 0 when nobody does."""
         ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadPace:
+    """How readers share the loop with everything else, and how long they wait for company, for a match and for news of where they stand."""
+
+    slice_s: float = 0.001  # of a round, by the time that the thread works
+    slice_looks: int = 24  # and what these make the loop do next: answers to send, requests to take
+    renew_served: int = 200  # at least, before what was committed meanwhile is read for those who are left in a round
+    pause_factor: float = 2
+    answer_s: float = 0.00004  # a long poll on a machine of 2.5 GHz, until it is measured here
+    turn_s: float = 0.001
+    turn_looks: int = 24
+    long_ms: int = 1_000  # from here on waits share timers, and those who wait alike a pull
+    tick_ms: int = 100  # a long wait ends so much later, at most
+    join_ms: int = 100  # after the first of a crowd: who comes later waits in another, so that all wait about as long as they asked for
+    slice_answers: int = 24  # of a crowd, in one turn of the loop, and as many requests that follow: a write waits no longer than for these
+    renew_answers: int = 200  # after so many the others get what was committed meanwhile, too
+    scan_step_bytes: int = FILTER_SCAN_STEP_BYTES
+    scan_bytes_max: int = FILTER_SCAN_BYTES_MAX
+    position_told_first_ms: int = POSITION_TOLD_FIRST_MS
+    position_told_ms: int = POSITION_TOLD_MS
+    stalled_ms: int = STALLED_MS
+    cpu_s: Callable[[], float] = thread_time  # on a busy machine the clock goes on while nothing is done
+    wall_s: Callable[[], float] = perf_counter
+
+
+READ_PACE = ReadPace()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -51,9 +51,16 @@ class Stalls:
     """Tells followers who stand still what holds them: `say` ends their pull with it. `refresh` brings the limits up to date."""
 
     def __init__(
-        self, context: ReadContext, rounds: Rounds, *, refresh: Callable[[], object], say: Callable[[Pull, Sequence[Stalled]], None]
+        self,
+        context: ReadContext,
+        rounds: Rounds,
+        *,
+        refresh: Callable[[], object],
+        say: Callable[[Pull, Sequence[Stalled]], None],
+        stalled_ms: int = STALLED_MS,
     ) -> None:
         self._context = context
+        self._stalled_ms = stalled_ms
         self._rounds = rounds
         self._refresh = refresh
         self._say = say
@@ -72,7 +79,7 @@ class Stalls:
     def among(self, asked: Ints | None) -> list[Stalled]:
         """Return which of `asked` (None: all segments) stand still."""
         context = self._context
-        below = context.now_2020() - STALLED_MS << TIME_SHIFT
+        below = context.now_2020() - self._stalled_ms << TIME_SHIFT
         held = context.low.holders(asked, below=below)[:_SEGMENTS_MAX].tolist()
         limits = context.low.limits
         return [Stalled(segment=segment, node=context.leader_of(segment), since_ms=time_of(int(limits[segment]))) for segment in held]
@@ -97,7 +104,7 @@ class Stalls:
     def watch(self) -> None:
         """Look after whoever waits now, and until nobody does."""
         if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(STALLED_MS / 1000, self._look)
+            self._timer = asyncio.get_running_loop().call_later(self._stalled_ms / 1000, self._look)
 
     def _look(self) -> None:
         self._timer = None

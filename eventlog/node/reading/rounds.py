@@ -16,35 +16,23 @@ fast as they are answered would otherwise all be looked at between two steps of 
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from time import (
-    perf_counter,
-    thread_time,  # on a busy machine the clock goes on while nothing is done
-)
 from typing import Protocol
 
-from eventlog.node.reading.pulls import Pull
+from eventlog.node.reading.pulls import READ_PACE, Pull, ReadPace
 
-SLICE_S = 0.001
-SLICE_LOOKS = 24  # and what these make the loop do next: answers to send, requests to take
-RENEW_SERVED = 200  # at least, before what was committed meanwhile is read for those who are left
-PAUSE_FACTOR = 2
 SHARE = 0.5
-ANSWER_S = 0.00004  # a long poll on a machine of 2.5 GHz, until it is measured here
 ANSWER_S_MAX = 0.0001  # a loop that is busy with writes keeps readers no longer than this for each
 MEASURED_ANSWERS_MIN = 50
 _AGAIN_S = 0.005
-TURN_S = 0.001
-TURN_LOOKS = 24
-LONG_MS = 1_000
-TICK_MS = 100  # a long wait ends so much later, at most
 
 
 class RoundPace:
     """How far apart rounds are. `answers` returns how many were given, or are about to be, since start."""
 
-    def __init__(self, answers: Callable[[], int]) -> None:
+    def __init__(self, answers: Callable[[], int], *, pace: ReadPace = READ_PACE) -> None:
         self._answers = answers
-        self._answer_s = ANSWER_S
+        self._pace = pace
+        self._answer_s = pace.answer_s
         self._began_at = 0.0
         self._began_cpu_s = 0.0
         self._began_answers = 0
@@ -52,7 +40,7 @@ class RoundPace:
 
     def begin(self, now: float) -> None:
         """Note that a round begins; the one before shows what answers cost, if there was no idle time in between."""
-        cpu_s, answers = thread_time(), self._answers()
+        cpu_s, answers = self._pace.cpu_s(), self._answers()
         count = answers - self._began_answers
         if count >= MEASURED_ANSWERS_MIN and now - self._began_at < 2 * self._period_s:
             found = min((cpu_s - self._began_cpu_s) / count, ANSWER_S_MAX)
@@ -65,7 +53,7 @@ class RoundPace:
 
     def next_at(self, now: float, *, looks: int, spent_s: float) -> float:
         """Return when the next round may begin after one of so many looks, which took `spent_s` of the processor."""
-        self._period_s = max(now - self._began_at + PAUSE_FACTOR * spent_s, self.count(looks) * self._answer_s / SHARE)
+        self._period_s = max(now - self._began_at + self._pace.pause_factor * spent_s, self.count(looks) * self._answer_s / SHARE)
         return self._began_at + self._period_s
 
 
@@ -93,7 +81,9 @@ class Rounds:
         begin: Callable[[], None],
         renew: Callable[[], None],
         answers: Answers,
+        pace: ReadPace = READ_PACE,
     ) -> None:
+        self._pace = pace
         self._look = look
         self._begin = begin
         self._renew = renew
@@ -103,7 +93,7 @@ class Rounds:
         self._work: deque[Pull] = deque()
         self._timer: asyncio.Handle | None = None
         self._quiet_until = 0.0
-        self._pace = RoundPace(lambda: answers.given + answers.due)
+        self._apart = RoundPace(lambda: answers.given + answers.due, pace=pace)
         self._spent_s = 0.0
         self._looks = 0
         self._renewed = 0  # how many were served when those who follow were last given what is new
@@ -133,6 +123,11 @@ class Rounds:
         if not waiting:
             del self._waiting[pull.cache.cache_id]
         return True
+
+    @property
+    def looks_due(self) -> int:
+        """Return how many are still to be looked at: who is left of the round that goes on, and who had news since it began."""
+        return len(self._work) + sum(len(self._waiting.get(cache_id, ())) for cache_id in self._dirty)
 
     def waiting(self, cache_id: int | None = None) -> list[Pull]:
         """Return those that wait, for one cache or all."""
@@ -174,7 +169,7 @@ class Rounds:
 
     def _round(self) -> None:
         self.rounds += 1
-        self._pace.begin(asyncio.get_running_loop().time())
+        self._apart.begin(asyncio.get_running_loop().time())
         self._spent_s, self._looks, self._renewed, self._is_news = 0.0, 0, 0, False
         dirty, self._dirty = self._dirty, set()
         for cache_id in dirty:
@@ -183,10 +178,10 @@ class Rounds:
         self._slice()
 
     def _slice(self) -> None:
-        started = thread_time()
+        started = self._pace.cpu_s()
         work = self._work
         looks = 0
-        while work and looks < SLICE_LOOKS and not self._answers.due and thread_time() - started < SLICE_S:
+        while work and looks < self._pace.slice_looks and not self._answers.due and self._pace.cpu_s() - started < self._pace.slice_s:
             self._renew_late()
             pull = work.popleft()
             if self.remove(pull):
@@ -194,18 +189,18 @@ class Rounds:
                 self._looks += 1
                 self._look(pull)
         loop = asyncio.get_running_loop()
-        self._spent_s += thread_time() - started
+        self._spent_s += self._pace.cpu_s() - started
         if work:
             self._timer = loop.call_soon(self._slice)
             return
         self._timer = None
-        self._quiet_until = self._pace.next_at(loop.time(), looks=self._looks, spent_s=self._spent_s)
+        self._quiet_until = self._apart.next_at(loop.time(), looks=self._looks, spent_s=self._spent_s)
         if self._dirty:
             self._schedule()
 
     def _renew_late(self) -> None:
         """Let those who are left have what came in the meantime, once enough were served."""
-        if self._is_news and (served := self._pace.count(self._looks)) >= self._renewed + RENEW_SERVED:
+        if self._is_news and (served := self._apart.count(self._looks)) >= self._renewed + self._pace.renew_served:
             self._is_news, self._renewed = False, served
             self._renew()
 
@@ -213,8 +208,9 @@ class Rounds:
 class Turns:
     """Calls `look` once for each pull that is taken, at once where this turn of the loop has room for it."""
 
-    def __init__(self, look: Callable[[Pull], None]) -> None:
+    def __init__(self, look: Callable[[Pull], None], *, pace: ReadPace = READ_PACE) -> None:
         self._look = look
+        self._pace = pace
         self._waiting: dict[Pull, None] = {}
         self._began = 0.0
         self._looks = 0
@@ -228,7 +224,7 @@ class Turns:
         """Look at a pull now or in one of the next turns."""
         if self._next is None:
             self._next = asyncio.get_running_loop().call_soon(self._turn)
-            self._began, self._looks = perf_counter(), 0
+            self._began, self._looks = self._pace.wall_s(), 0
         if self._waiting or not self._has_room():
             self._waiting[pull] = None
             self.peak = max(self.peak, len(self._waiting))
@@ -248,14 +244,14 @@ class Turns:
         return waiting
 
     def _has_room(self) -> bool:
-        return self._looks == 0 or (self._looks < TURN_LOOKS and perf_counter() - self._began < TURN_S)
+        return self._looks == 0 or (self._looks < self._pace.turn_looks and self._pace.wall_s() - self._began < self._pace.turn_s)
 
     def _turn(self) -> None:
         self._next = None
         if not self._waiting:
             return
         self._next = asyncio.get_running_loop().call_soon(self._turn)
-        self._began, self._looks = perf_counter(), 0
+        self._began, self._looks = self._pace.wall_s(), 0
         while self._waiting and self._has_room():
             pull = next(iter(self._waiting))
             del self._waiting[pull]
@@ -266,21 +262,23 @@ class Turns:
 class Deadlines:
     """Calls `expire` once for each pull whose time is up and that was not cleared before."""
 
-    def __init__(self, expire: Callable[[Pull], None]) -> None:
+    def __init__(self, expire: Callable[[Pull], None], *, pace: ReadPace = READ_PACE) -> None:
         self._expire = expire
+        self._pace = pace
         self._ticks: dict[int, dict[Pull, None]] = {}
 
     def set(self, pull: Pull, wait_ms: int) -> None:
         """Let a pull that has no deadline wait so long."""
         loop = asyncio.get_running_loop()
-        if wait_ms < LONG_MS:
+        if wait_ms < self._pace.long_ms:
             pull.deadline = loop.call_later(wait_ms / 1000, self._one, pull)
             return
-        tick = int(loop.time() * 1000 + wait_ms) // TICK_MS + 1
+        tick_ms = self._pace.tick_ms
+        tick = int(loop.time() * 1000 + wait_ms) // tick_ms + 1
         pulls = self._ticks.get(tick)
         if pulls is None:
             pulls = self._ticks[tick] = {}
-            loop.call_at(tick * TICK_MS / 1000, self._tick, tick)
+            loop.call_at(tick * tick_ms / 1000, self._tick, tick)
         pulls[pull] = None
         pull.deadline = tick
 

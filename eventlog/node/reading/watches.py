@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from eventlog.errors import ClientClosed, ConnectionLost, EventLogError
 from eventlog.ids import ID_MAX
-from eventlog.limits import KIB, MIB, POSITION_TOLD_FIRST_MS, POSITION_TOLD_MS
+from eventlog.limits import KIB, MIB
 from eventlog.node.reading.answers import Reads
 from eventlog.node.reading.pulls import Delivered, Pull
 from eventlog.read.answer import Limits
@@ -68,14 +68,14 @@ async def _send_all(reads: Reads, exchange: Exchange, items: "_Items", *, wait_m
     ends_at = pull.ends_at
     is_told = pull.matches is not None and wait_ms is None and pull.until == ID_MAX
     if is_told:
-        wait_ms = POSITION_TOLD_FIRST_MS
+        wait_ms = reads.pace.position_told_first_ms
     limits = pull.limits
     while True:
         await exchange.credit()
         pull.limits = shared_out(limits, watches=reads.watches)
         pull.wait_ms, pull.ends_at, pull.scanned_bytes = wait_ms, ends_at, 0
         if is_told:
-            pull.told, wait_ms = pull.cursor.key, POSITION_TOLD_MS
+            pull.told, wait_ms = pull.cursor.key, reads.pace.position_told_ms
         delivered = await items.next()
         exchange.stream_send(*delivered.content)
         pull.skips_trimmed = False  # only the beginning may skip; whoever is overtaken later hears of it

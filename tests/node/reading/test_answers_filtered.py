@@ -6,9 +6,8 @@ import random
 import pytest
 
 from eventlog.errors import EventLogError, InvalidArgument
-from eventlog.limits import FILTER_SCAN_BYTES_MAX
 from eventlog.node.handlers import events
-from eventlog.node.reading import answers, crowds, finding, watches
+from eventlog.node.reading.pulls import ReadPace
 from eventlog.read import token
 from eventlog.wire.eventlog_pb2 import Filter
 from tests.loops import until
@@ -138,11 +137,11 @@ def test_a_thousand_followers_of_one_filter_have_it_judged_once_a_round():
     async def scenario(node):
         cache = node.cache()
         exchanges = [waiting(node, filter=Filter(where="wanted")) for _ in range(1_000)]
-        rounds = node.reads._rounds
+        rounds = node.reads.rounds
         await until(lambda: len(rounds) == 1_000)  # they begin as their filter has been compiled
         assert (len(node.compiled), rounds.rounds) == (1, 0)
         node.write((cache, {0: [b"other"]}))
-        await until(lambda: rounds.rounds and not rounds._work)
+        await until(lambda: rounds.rounds and not rounds.looks_due)
         node.write((cache, {0: [b"wanted"]}))
         for exchange in exchanges:
             answer, body = await exchange.until()
@@ -153,9 +152,7 @@ def test_a_thousand_followers_of_one_filter_have_it_judged_once_a_round():
     run(by_hand(scenario))
 
 
-def test_a_write_wakes_a_thousand_with_one_reading_and_one_judging_for_each_filter(monkeypatch):
-    monkeypatch.setattr(crowds, "JOIN_MS", 600_000)  # none of them comes late
-
+def test_a_write_wakes_a_thousand_with_one_reading_and_one_judging_for_each_filter():
     async def scenario(node):
         cache = node.cache()
         filters = [None, "wanted", "other", "more"]
@@ -174,20 +171,18 @@ def test_a_write_wakes_a_thousand_with_one_reading_and_one_judging_for_each_filt
         assert [found.calls for found in node.compiled] == [1, 1, 1]
         assert len({id(exchange.raw[0][0]) for where, exchange in exchanges if where is None}) == 1, "encoded once"
 
-    run(by_hand(scenario))
+    run(by_hand(scenario), pace=ReadPace(join_ms=600_000))  # none of them comes late
 
 
 def _filtered(where):
     return {} if where is None else {"filter": Filter(where=where)}
 
 
-@pytest.mark.parametrize("tail_bytes", [0, 1 << 20])
-def test_a_poll_that_has_scanned_enough_says_where_it_stands(monkeypatch, tail_bytes):
-    monkeypatch.setattr(answers, "FILTER_SCAN_BYTES_MAX", 4_000)
-    monkeypatch.setattr(finding, "FILTER_SCAN_STEP_BYTES", 1_000)
-    monkeypatch.setattr("eventlog.node.reading.finding.FILTER_SCAN_STEP_BYTES", 1_000)
-    assert FILTER_SCAN_BYTES_MAX > 4_000
+LITTLE_SCANNING = ReadPace(scan_step_bytes=1_000, scan_bytes_max=4_000)
 
+
+@pytest.mark.parametrize("tail_bytes", [0, 1 << 20])
+def test_a_poll_that_has_scanned_enough_says_where_it_stands(tail_bytes):
     async def scenario(node):
         cache = node.cache()
         for _ in range(100):
@@ -200,7 +195,7 @@ def test_a_poll_that_has_scanned_enough_says_where_it_stands(monkeypatch, tail_b
             places.append(at)
         assert 5 < len(places) < 30
 
-    run(by_hand(scenario), tail_bytes=tail_bytes, step_bytes=500)
+    run(by_hand(scenario), tail_bytes=tail_bytes, step_bytes=500, pace=LITTLE_SCANNING)
 
 
 def test_a_watch_streams_what_matches_to_the_end():
@@ -214,11 +209,7 @@ def test_a_watch_streams_what_matches_to_the_end():
     run(by_hand(scenario), tail_bytes=4_000)
 
 
-def test_a_follower_is_told_now_and_then_where_it_stands_and_only_when_that_is_new(monkeypatch):
-    monkeypatch.setattr(watches, "POSITION_TOLD_MS", 20)
-    monkeypatch.setattr(answers, "POSITION_TOLD_MS", 20)
-    monkeypatch.setattr(watches, "POSITION_TOLD_FIRST_MS", 10)
-
+def test_a_follower_is_told_now_and_then_where_it_stands_and_only_when_that_is_new():
     async def scenario(node):
         cache = node.cache()
         exchange = watch(node, follow=True, filter=Filter(where="wanted"))
@@ -236,7 +227,7 @@ def test_a_follower_is_told_now_and_then_where_it_stands_and_only_when_that_is_n
         exchange.leave()
         await finished(exchange)
 
-    run(by_hand(scenario))
+    run(by_hand(scenario), pace=ReadPace(position_told_first_ms=10, position_told_ms=20))
 
 
 def test_a_filter_that_cannot_be_compiled_fails_its_reader_alone():
@@ -278,11 +269,7 @@ def test_nodes_that_hold_a_part_or_nothing_have_the_rest_judged_where_it_is(copi
     run_trio(scenario, copies=copies, clocks=(0, 0, 0, 0), tail_bytes=6_000)
 
 
-def test_a_poll_at_a_gateway_says_where_it_stands_after_as_much_scanning(monkeypatch):
-    monkeypatch.setattr(answers, "FILTER_SCAN_BYTES_MAX", 4_000)
-    monkeypatch.setattr(finding, "FILTER_SCAN_STEP_BYTES", 1_000)
-    monkeypatch.setattr("eventlog.node.reading.finding.FILTER_SCAN_STEP_BYTES", 1_000)
-
+def test_a_poll_at_a_gateway_says_where_it_stands_after_as_much_scanning():
     async def scenario(trio):
         for node in trio.nodes:
             node.reads.filters.compiler = compile_by_hand
@@ -295,4 +282,4 @@ def test_a_poll_at_a_gateway_says_where_it_stands_after_as_much_scanning(monkeyp
             places.append(at)
         assert 2 < len(places) < 60
 
-    run_trio(scenario, copies=1, clocks=(0, 0, 0, 0), tail_bytes=2_000, step_bytes=500)
+    run_trio(scenario, copies=1, clocks=(0, 0, 0, 0), tail_bytes=2_000, step_bytes=500, pace=LITTLE_SCANNING)

@@ -10,7 +10,7 @@ from eventlog.errors import (
 from eventlog.ids import TIME_SHIFT, time_of
 from eventlog.limits import STALLED_MS
 from eventlog.node.handlers import events
-from eventlog.node.reading import rounds
+from eventlog.node.reading.pulls import ReadPace
 from eventlog.read import token
 from tests.loops import until
 from tests.node.asking import ask, fill, read_all, run, waiting
@@ -224,9 +224,7 @@ def test_stopping_tells_everybody_who_waits():
     run(scenario)
 
 
-def test_many_who_lag_are_answered_a_few_a_turn_and_share_their_answers_while_more_is_committed(monkeypatch):
-    monkeypatch.setattr(rounds, "TURN_S", 60.0)
-
+def test_many_who_lag_are_answered_a_few_a_turn_and_share_their_answers_while_more_is_committed():
     async def scenario(node):
         cache, first = node.cache(), node.last_id
         fill(node, cache, 60)
@@ -243,5 +241,4 @@ def test_many_who_lag_are_answered_a_few_a_turn_and_share_their_answers_while_mo
         assert (node.reads.made, node.reads.given) == (1, 100)
         assert len({body for exchange in exchanges for _, body in exchange.answers}) == 1
 
-    monkeypatch.setattr(rounds, "TURN_LOOKS", 3)
-    run(scenario)
+    run(scenario, pace=ReadPace(turn_s=60.0, turn_looks=3))

@@ -3,21 +3,24 @@
 import asyncio
 import gc
 import weakref
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
 
 from eventlog.errors import CacheDropped
-from eventlog.node.reading import crowds as module
-from eventlog.node.reading import rounds
+from eventlog.node.reading.pulls import ReadPace
 from tests.loops import until
-from tests.node.asking import ask, fill, run, waiting
+from tests.node.asking import ask, fill, waiting
+from tests.node.asking import run as run_with
 from tests.node.polling import rows_of_answer
 
+NOBODY_IS_LATE = ReadPace(join_ms=600_000)
+A_FEW = replace(NOBODY_IS_LATE, slice_answers=4)
 
-@pytest.fixture(autouse=True)
-def _who_comes_within_a_test_is_not_late(monkeypatch):
-    monkeypatch.setattr(module, "JOIN_MS", 600_000)
+
+def run(scenario, pace=NOBODY_IS_LATE):
+    run_with(scenario, pace=pace)
 
 
 def readers_waiting(node):
@@ -46,7 +49,7 @@ def test_those_who_ask_the_same_wait_as_one_and_are_all_answered():
     async def scenario(node):
         cache, exchanges = await crowd(node, 300)
         made, given = node.reads.made, node.reads.given
-        assert (len(node.reads._rounds), readers_waiting(node)) == (1, 300)
+        assert (len(node.reads.rounds), readers_waiting(node)) == (1, 300)
         node.write((cache, {0: [b"new"]}))
         assert [await values_of(exchange) for exchange in exchanges] == [[b"new"]] * 300
         assert (node.reads.made - made, node.reads.given - given, readers_waiting(node)) == (1, 300, 0)
@@ -81,15 +84,12 @@ def test_they_are_answered_a_few_in_each_turn_of_the_loop():
         while counts[-1] < len(exchanges):
             await asyncio.sleep(0)
             counts.append(sum(bool(exchange.answers) for exchange in exchanges))
-        assert max(after - before for before, after in pairwise(counts)) <= module.SLICE_ANSWERS
+        assert max(after - before for before, after in pairwise(counts)) <= NOBODY_IS_LATE.slice_answers
 
     run(scenario)
 
 
-def test_who_is_answered_late_gets_what_was_committed_meanwhile(monkeypatch):
-    monkeypatch.setattr(module, "SLICE_ANSWERS", 4)
-    monkeypatch.setattr(module, "RENEW_ANSWERS", 8)
-
+def test_who_is_answered_late_gets_what_was_committed_meanwhile():
     async def scenario(node):
         cache, exchanges = await crowd(node, 20)
         given = node.reads.given
@@ -103,29 +103,24 @@ def test_who_is_answered_late_gets_what_was_committed_meanwhile(monkeypatch):
         assert (node.reads.given - given, node.reads.crowds.due, readers_waiting(node)) == (19, 0, 0)
         assert not exchanges[-1].answers
 
-    run(scenario)
+    run(scenario, replace(A_FEW, renew_answers=8))
 
 
-def test_the_next_crowd_gets_what_was_committed_while_the_one_before_was_answered(monkeypatch):
-    monkeypatch.setattr(module, "SLICE_ANSWERS", 4)
-    monkeypatch.setattr(rounds, "RENEW_SERVED", 8)
-
+def test_the_next_crowd_gets_what_was_committed_while_the_one_before_was_answered():
     async def scenario(node):
         cache, start = await at_the_end(node)
         crowds = [[waiting(node, after=start, max_bytes=nbytes) for _ in range(8)] for nbytes in (1_000, 2_000)]
-        await until(lambda: len(node.reads._rounds) == len(crowds))  # some may be looked at in a later turn
+        await until(lambda: len(node.reads.rounds) == len(crowds))  # some may be looked at in a later turn
         node.write((cache, {0: [b"first"]}))
         await crowds[0][0].until()
         node.write((cache, {1: [b"second"]}))
         assert [await values_of(exchange) for exchange in crowds[0]] == [[b"first"]] * 8
         assert [await values_of(exchange) for exchange in crowds[1]] == [[b"first", b"second"]] * 8
 
-    run(scenario)
+    run(scenario, replace(A_FEW, renew_served=8))
 
 
-def test_one_who_cannot_be_answered_keeps_nobody_else_waiting(monkeypatch):
-    monkeypatch.setattr(module, "SLICE_ANSWERS", 4)
-
+def test_one_who_cannot_be_answered_keeps_nobody_else_waiting():
     def fails(*_):
         raise RuntimeError("a bug")
 
@@ -142,7 +137,7 @@ def test_one_who_cannot_be_answered_keeps_nobody_else_waiting(monkeypatch):
         node.write((cache, {0: [b"newer"]}))
         assert await values_of(again) == [b"newer"]
 
-    run(scenario)
+    run(scenario, A_FEW)
 
 
 def test_who_leaves_is_not_answered_and_the_last_one_takes_the_pull_with_him():
@@ -156,7 +151,7 @@ def test_who_leaves_is_not_answered_and_the_last_one_takes_the_pull_with_him():
         assert not exchanges[0].answers
         last = waiting(node, after=node.last_id)
         last.on_end()
-        assert (readers_waiting(node), len(node.reads._rounds)) == (0, 0)
+        assert (readers_waiting(node), len(node.reads.rounds)) == (0, 0)
         again = waiting(node, after=node.last_id)
         assert readers_waiting(node) == 1, "he who left is not joined"
         node.write((cache, {0: [b"newer"]}))
@@ -165,16 +160,14 @@ def test_who_leaves_is_not_answered_and_the_last_one_takes_the_pull_with_him():
     run(scenario)
 
 
-def test_who_comes_late_waits_for_as_long_as_he_asked_for(monkeypatch):
-    monkeypatch.setattr(module, "JOIN_MS", -1)  # with 0, who comes within the same millisecond joins
-
+def test_who_comes_late_waits_for_as_long_as_he_asked_for():
     async def scenario(node):
         cache, exchanges = await crowd(node, 5)
-        await until(lambda: (len(node.reads._rounds), readers_waiting(node)) == (5, 5))  # some may be looked at in a later turn
+        await until(lambda: (len(node.reads.rounds), readers_waiting(node)) == (5, 5))  # some may be looked at in a later turn
         node.write((cache, {0: [b"new"]}))
         assert [await values_of(exchange) for exchange in exchanges] == [[b"new"]] * 5
 
-    run(scenario)
+    run(scenario, ReadPace(join_ms=-1))  # with 0, who comes within the same millisecond joins
 
 
 @pytest.mark.parametrize("fields", [{"wait_ms": 500}, {"latest": True}, {"notify": True}])
@@ -184,7 +177,7 @@ def test_short_waits_and_those_that_depend_on_their_moment_are_nobody_elses(fiel
         where = {} if "latest" in fields else {"after": start}
         for _ in range(2):
             waiting(node, **where, **fields)
-        await until(lambda: (len(node.reads._rounds), node.reads.crowds.waiting) == (2, 0))  # one may be looked at in a later turn
+        await until(lambda: (len(node.reads.rounds), node.reads.crowds.waiting) == (2, 0))  # one may be looked at in a later turn
 
     run(scenario)
 
@@ -202,10 +195,7 @@ def test_a_dropped_cache_is_told_to_all_of_them():
     run(scenario)
 
 
-def test_an_answer_that_cannot_be_made_again_is_an_error_for_those_who_are_left(monkeypatch):
-    monkeypatch.setattr(module, "SLICE_ANSWERS", 4)
-    monkeypatch.setattr(module, "RENEW_ANSWERS", 4)
-
+def test_an_answer_that_cannot_be_made_again_is_an_error_for_those_who_are_left():
     async def scenario(node):
         cache, exchanges = await crowd(node, 10)
         node.write((cache, {0: [b"first"]}))
@@ -218,4 +208,4 @@ def test_an_answer_that_cannot_be_made_again_is_an_error_for_those_who_are_left(
             with pytest.raises(CacheDropped):
                 await exchange.until()
 
-    run(scenario)
+    run(scenario, replace(A_FEW, renew_answers=4))

@@ -1,20 +1,16 @@
 """Wake-ups in rounds."""
 
 import asyncio
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 
-from eventlog.node.reading import rounds as module
-from eventlog.node.reading.rounds import RoundPace, Rounds
+from eventlog.node.reading.pulls import READ_PACE, ReadPace
+from eventlog.node.reading.rounds import ANSWER_S_MAX, SHARE, RoundPace, Rounds
 from tests import loops
 
-
-@pytest.fixture(autouse=True)
-def _a_round_is_one_slice(monkeypatch):
-    """A slow machine must not cut a round of two."""
-    monkeypatch.setattr(module, "SLICE_S", 60.0)
-    monkeypatch.setattr(module, "SLICE_LOOKS", 1_000)
+ONE_SLICE = ReadPace(slice_s=60.0, slice_looks=1_000)  # a slow machine must not cut a round of two
 
 
 def pull(cache_id=1):
@@ -29,9 +25,10 @@ class _Waiting(SimpleNamespace):
 class Watched:
     """Rounds that note whom they looked at, and how often they began."""
 
-    def __init__(self, look=None):
+    def __init__(self, look=None, *, pace=ONE_SLICE):
         self.seen, self.begun, self.renewed = [], 0, 0
-        self.rounds = Rounds(look or self.seen.append, begin=self._begin, renew=self._renew, answers=SimpleNamespace(given=0, due=0))
+        answers = SimpleNamespace(given=0, due=0)
+        self.rounds = Rounds(look or self.seen.append, begin=self._begin, renew=self._renew, answers=answers, pace=pace)
         self._again = asyncio.Event()
 
     def _begin(self):
@@ -75,13 +72,11 @@ def test_news_without_anybody_waiting_costs_nothing():
     loops.run(main())
 
 
-def test_news_during_a_pause_are_one_round_after_it(monkeypatch):
+def test_news_during_a_pause_are_one_round_after_it():
     clock = iter(range(1_000_000))
-    monkeypatch.setattr(module, "thread_time", lambda: next(clock) * 1e-3)
-    monkeypatch.setattr(module, "PAUSE_FACTOR", 20)
 
     async def main():
-        watched = Watched()
+        watched = Watched(pace=replace(ONE_SLICE, cpu_s=lambda: next(clock) * 1e-3, pause_factor=20))
         watched.rounds.add(pull())
         watched.rounds.mark(1)
         await asyncio.sleep(0)
@@ -100,13 +95,11 @@ def test_news_during_a_pause_are_one_round_after_it(monkeypatch):
     loops.run(main())
 
 
-def test_a_long_round_lets_the_loop_go_on(monkeypatch):
+def test_a_long_round_lets_the_loop_go_on():
     clock = iter(range(1_000_000))
-    monkeypatch.setattr(module, "thread_time", lambda: next(clock) * 1e-9)
-    monkeypatch.setattr(module, "SLICE_S", 2e-9)
 
     async def main():
-        watched = Watched()
+        watched = Watched(pace=replace(ONE_SLICE, cpu_s=lambda: next(clock) * 1e-9, slice_s=2e-9))
         for _ in range(10):
             watched.rounds.add(pull())
         watched.rounds.mark(1)
@@ -120,11 +113,9 @@ def test_a_long_round_lets_the_loop_go_on(monkeypatch):
     loops.run(main())
 
 
-def test_a_slice_is_no_more_than_a_few_looks(monkeypatch):
-    monkeypatch.setattr(module, "SLICE_LOOKS", 3)
-
+def test_a_slice_is_no_more_than_a_few_looks():
     async def main():
-        watched = Watched()
+        watched = Watched(pace=replace(ONE_SLICE, slice_looks=3))
         for _ in range(8):
             watched.rounds.add(pull())
         watched.rounds.mark(1)
@@ -137,13 +128,9 @@ def test_a_slice_is_no_more_than_a_few_looks(monkeypatch):
     loops.run(main())
 
 
-def test_news_in_the_middle_of_a_round_are_for_who_was_not_looked_at_and_for_the_next_one(monkeypatch):
-    monkeypatch.setattr(module, "SLICE_LOOKS", 2)
-    monkeypatch.setattr(module, "RENEW_SERVED", 2)
-    monkeypatch.setattr(module, "ANSWER_S", 0.0)
-
+def test_news_in_the_middle_of_a_round_are_for_who_was_not_looked_at_and_for_the_next_one():
     async def main():
-        watched = Watched()
+        watched = Watched(pace=replace(ONE_SLICE, slice_looks=2, renew_served=2, answer_s=0.0))
         for _ in range(4):
             watched.rounds.add(pull())
         watched.rounds.mark(1)
@@ -162,14 +149,11 @@ def test_news_in_the_middle_of_a_round_are_for_who_was_not_looked_at_and_for_the
     loops.run(main())
 
 
-def test_many_looks_make_the_next_round_wait_and_few_do_not(monkeypatch):
-    monkeypatch.setattr(module, "ANSWER_S", 0.001)
-    monkeypatch.setattr(module, "PAUSE_FACTOR", 0)
-
+def test_many_looks_make_the_next_round_wait_and_few_do_not():
     async def main():
         loop = asyncio.get_running_loop()
         for many in (1, 100):
-            watched = Watched()
+            watched = Watched(pace=replace(ONE_SLICE, answer_s=0.001, pause_factor=0))
             for _ in range(many):
                 watched.rounds.add(pull())
             began = loop.time()
@@ -179,7 +163,7 @@ def test_many_looks_make_the_next_round_wait_and_few_do_not(monkeypatch):
             watched.rounds.add(pull())
             watched.rounds.mark(1)
             await watched.until_begun(2)
-            assert loop.time() >= began + many * 0.001 / module.SHARE
+            assert loop.time() >= began + many * 0.001 / SHARE
 
     loops.run(main())
 
@@ -233,11 +217,10 @@ def test_after_stopping_nothing_happens():
     loops.run(main())
 
 
-def test_dear_answers_set_rounds_apart_and_cheap_ones_bring_them_closer(monkeypatch):
+def test_dear_answers_set_rounds_apart_and_cheap_ones_bring_them_closer():
     used = [0.0]
-    monkeypatch.setattr(module, "thread_time", lambda: used[0])
     answers = [0]
-    pace = RoundPace(lambda: answers[0])
+    pace = RoundPace(lambda: answers[0], pace=ReadPace(cpu_s=lambda: used[0]))
     now, periods = 0.0, []
     for answer_s in [0.00008] * 20 + [0.00001] * 20:
         pace.begin(now)
@@ -246,29 +229,27 @@ def test_dear_answers_set_rounds_apart_and_cheap_ones_bring_them_closer(monkeypa
         now = pace.next_at(now, looks=1, spent_s=0.0)
         periods.append(now)
     dear, cheap = periods[19] - periods[18], periods[39] - periods[38]
-    assert dear == pytest.approx(0.08 / module.SHARE, rel=0.1)
-    assert cheap == pytest.approx(0.01 / module.SHARE, rel=0.1)
+    assert dear == pytest.approx(0.08 / SHARE, rel=0.1)
+    assert cheap == pytest.approx(0.01 / SHARE, rel=0.1)
 
 
-def test_what_the_loop_does_in_an_idle_time_is_not_taken_for_the_cost_of_answers(monkeypatch):
+def test_what_the_loop_does_in_an_idle_time_is_not_taken_for_the_cost_of_answers():
     used, answers = [0.0], [0]
-    monkeypatch.setattr(module, "thread_time", lambda: used[0])
-    pace = RoundPace(lambda: answers[0])
+    pace = RoundPace(lambda: answers[0], pace=ReadPace(cpu_s=lambda: used[0]))
     for now in range(0, 100, 10):
         pace.begin(float(now))
         answers[0] += 1_000
         used[0] += 5.0
-        assert pace.next_at(float(now), looks=1, spent_s=0.0) == pytest.approx(now + 1_000 * module.ANSWER_S / module.SHARE)
+        assert pace.next_at(float(now), looks=1, spent_s=0.0) == pytest.approx(now + 1_000 * READ_PACE.answer_s / SHARE)
 
 
-def test_a_loop_that_is_busy_with_other_things_does_not_keep_readers_for_long(monkeypatch):
+def test_a_loop_that_is_busy_with_other_things_does_not_keep_readers_for_long():
     used, answers = [0.0], [0]
-    monkeypatch.setattr(module, "thread_time", lambda: used[0])
-    pace = RoundPace(lambda: answers[0])
+    pace = RoundPace(lambda: answers[0], pace=ReadPace(cpu_s=lambda: used[0]))
     now = before = 0.0
     for _ in range(50):
         pace.begin(now)
         answers[0] += 100
         used[0] += 1.0
         before, now = now, pace.next_at(now, looks=100, spent_s=0.0)
-    assert now - before <= 100 * module.ANSWER_S_MAX / module.SHARE + 1e-9
+    assert now - before <= 100 * ANSWER_S_MAX / SHARE + 1e-9

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from eventlog.node.reading import rounds as module
+from eventlog.node.reading.pulls import READ_PACE, ReadPace
 from eventlog.node.reading.rounds import Deadlines
 from tests import loops
 
@@ -21,8 +21,8 @@ def waiting():
 class Ended:
     """Notes whose time is up, and when."""
 
-    def __init__(self):
-        self.pulls, self.deadlines = {}, Deadlines(self._expire)
+    def __init__(self, pace=READ_PACE):
+        self.pulls, self.deadlines = {}, Deadlines(self._expire, pace=pace)
         self._changed = asyncio.Event()
 
     def _expire(self, pull):
@@ -39,11 +39,9 @@ class Ended:
 
 
 @pytest.mark.parametrize("long_ms", [1, 60_000])
-def test_waits_end_when_they_should_and_not_before(monkeypatch, long_ms):
-    monkeypatch.setattr(module, "LONG_MS", long_ms)
-
+def test_waits_end_when_they_should_and_not_before(long_ms):
     async def main():
-        ended, began = Ended(), asyncio.get_running_loop().time()
+        ended, began = Ended(ReadPace(long_ms=long_ms)), asyncio.get_running_loop().time()
         waits = {waiting(): wait_ms for wait_ms in (30, 5, 60, 5)}
         for pull, wait_ms in waits.items():
             ended.deadlines.set(pull, wait_ms)
@@ -54,11 +52,8 @@ def test_waits_end_when_they_should_and_not_before(monkeypatch, long_ms):
 
 
 def test_long_waits_that_end_together_share_a_timer(monkeypatch):
-    monkeypatch.setattr(module, "LONG_MS", 1)
-    monkeypatch.setattr(module, "TICK_MS", 10_000)
-
     async def main():
-        loop, deadlines, timers = asyncio.get_running_loop(), Ended().deadlines, []
+        loop, deadlines, timers = asyncio.get_running_loop(), Ended(ReadPace(long_ms=1, tick_ms=10_000)).deadlines, []
         began = loop.time()
         monkeypatch.setattr(loop, "call_at", lambda when, *_: timers.append(when))
         pulls = [waiting() for _ in range(100)]
@@ -71,12 +66,9 @@ def test_long_waits_that_end_together_share_a_timer(monkeypatch):
 
 
 @pytest.mark.parametrize("long_ms", [1, 60_000])
-def test_who_was_answered_is_not_called(monkeypatch, long_ms):
-    monkeypatch.setattr(module, "LONG_MS", long_ms)
-    monkeypatch.setattr(module, "TICK_MS", 20)
-
+def test_who_was_answered_is_not_called(long_ms):
     async def main():
-        ended = Ended()
+        ended = Ended(ReadPace(long_ms=long_ms, tick_ms=20))
         answered, left = waiting(), waiting()
         for pull in (answered, left):
             ended.deadlines.set(pull, 20)
@@ -92,9 +84,7 @@ def test_who_was_answered_is_not_called(monkeypatch, long_ms):
     loops.run(main())
 
 
-def test_one_who_is_called_may_take_another_of_the_same_tick_out(monkeypatch):
-    monkeypatch.setattr(module, "LONG_MS", 1)
-
+def test_one_who_is_called_may_take_another_of_the_same_tick_out():
     async def main():
         pulls = [waiting(), waiting()]
         called, over = [], asyncio.Event()
@@ -105,7 +95,7 @@ def test_one_who_is_called_may_take_another_of_the_same_tick_out(monkeypatch):
             for other in pulls:
                 deadlines.clear(other)
 
-        deadlines = Deadlines(expire)
+        deadlines = Deadlines(expire, pace=ReadPace(long_ms=1))
         for pull in pulls:
             deadlines.set(pull, 5)
         async with asyncio.timeout(loops.WITHIN_S):

@@ -2,23 +2,16 @@
 
 import asyncio
 
-import pytest
-
-from eventlog.node.reading import rounds as module
+from eventlog.node.reading.pulls import ReadPace
 from eventlog.node.reading.rounds import Turns
 
-
-@pytest.fixture(autouse=True)
-def _a_turn_is_a_few_looks(monkeypatch):
-    """A slow machine must not cut a turn short."""
-    monkeypatch.setattr(module, "TURN_S", 60.0)
-    monkeypatch.setattr(module, "TURN_LOOKS", 3)
+A_FEW_LOOKS = ReadPace(turn_s=60.0, turn_looks=3)  # a slow machine must not cut a turn short
 
 
 def test_the_first_are_looked_at_at_once_the_others_in_turns_in_the_order_of_their_coming():
     async def main():
         seen = []
-        turns = Turns(seen.append)
+        turns = Turns(seen.append, pace=A_FEW_LOOKS)
         for number in range(8):
             turns.take(number)
         assert seen == [0, 1, 2]
@@ -36,7 +29,7 @@ def test_the_first_are_looked_at_at_once_the_others_in_turns_in_the_order_of_the
 def test_a_later_turn_has_room_again():
     async def main():
         seen = []
-        turns = Turns(seen.append)
+        turns = Turns(seen.append, pace=A_FEW_LOOKS)
         for number in range(3):
             turns.take(number)
         await asyncio.sleep(0)
@@ -46,14 +39,12 @@ def test_a_later_turn_has_room_again():
     asyncio.run(main())
 
 
-def test_a_look_that_takes_long_is_the_only_one_of_its_turn(monkeypatch):
+def test_a_look_that_takes_long_is_the_only_one_of_its_turn():
     clock = iter(range(1_000_000))
-    monkeypatch.setattr(module, "perf_counter", lambda: next(clock))
-    monkeypatch.setattr(module, "TURN_S", 0.5)
 
     async def main():
         seen = []
-        turns = Turns(seen.append)
+        turns = Turns(seen.append, pace=ReadPace(turn_s=0.5, turn_looks=3, wall_s=lambda: next(clock)))
         for number in range(3):
             turns.take(number)
         assert seen == [0]
@@ -74,7 +65,7 @@ def test_who_reads_on_at_once_does_not_keep_others_from_their_turn():
             if len(seen) < 30:
                 turns.take(name)
 
-        turns = Turns(look)
+        turns = Turns(look, pace=A_FEW_LOOKS)
         turns.take("fast")
         turns.take("slow")
         for _ in range(4):
@@ -88,7 +79,7 @@ def test_who_reads_on_at_once_does_not_keep_others_from_their_turn():
 def test_who_left_and_who_is_stopped_is_not_looked_at():
     async def main():
         seen = []
-        turns = Turns(seen.append)
+        turns = Turns(seen.append, pace=A_FEW_LOOKS)
         for number in range(6):
             turns.take(number)
         turns.remove(4)

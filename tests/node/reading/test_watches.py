@@ -9,6 +9,7 @@ from eventlog.errors import CacheDropped, EventLogError, EventsTrimmed, NoEvents
 from eventlog.ids import TIME_SHIFT
 from eventlog.limits import STALLED_MS
 from eventlog.node.handlers import events
+from eventlog.node.reading.pulls import ReadPace
 from eventlog.node.reading.watches import ITEM_BYTES_MIN, UNREAD_BYTES_MAX, shared_out
 from eventlog.read.answer import Limits
 from tests.loops import until
@@ -74,7 +75,7 @@ def test_a_watch_up_to_an_id_that_nobody_writes_ends_when_the_clock_has_passed_i
         await exchange.until()
         node.write((cache, {0: [b"last"]}))
         await exchange.until(2)
-        await until(lambda: len(node.reads._rounds) and not node.reads._rounds._dirty)
+        await until(lambda: len(node.reads.rounds) and not node.reads.rounds.looks_due)
         node.now_ms += 21
         await finished(exchange)
         assert exchange.ended
@@ -221,9 +222,7 @@ def test_with_a_wait_a_follower_hears_where_it_is():
     run(scenario)
 
 
-def test_a_follower_who_stands_still_hears_why(monkeypatch):
-    monkeypatch.setattr("eventlog.node.reading.reach.STALLED_MS", 10)
-
+def test_a_follower_who_stands_still_hears_why():
     async def scenario(node):
         cache = node.cache()
         exchange = watch(node, follow=True)
@@ -233,7 +232,7 @@ def test_a_follower_who_stands_still_hears_why(monkeypatch):
         answer, _ = await exchange.until(1)
         assert [one.segment for one in answer.stalled] == [3]
 
-    run(scenario)
+    run(scenario, pace=ReadPace(stalled_ms=10))
 
 
 def test_a_reader_who_leaves_while_nothing_is_sent_costs_nothing_more():

@@ -293,11 +293,24 @@ def runs_of(producers: npt.NDArray[np.uint64], bounds: list[int]) -> list[tuple[
     return list(pairwise([*starts, bounds[-1]]))
 
 
-class ProducerTable:
-    """The producers of one cache. Of those that are silent it holds at most PRODUCERS_PER_SEGMENT_MAX, the longest silent go first."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducerBounds:
+    """How many producers of a cache are remembered: so many silent ones, of so many bytes in all, and `late_max` whoever writes."""
 
-    def __init__(self, segments: int) -> None:
+    silent_max: int = PRODUCERS_PER_SEGMENT_MAX
+    nbytes_max: int = PRODUCER_BYTES_MAX
+    late_max: int = PRODUCERS_LATE_MAX
+
+
+PRODUCER_BOUNDS = ProducerBounds()
+
+
+class ProducerTable:
+    """The producers of one cache. Of those that are silent beyond its bounds the longest silent go first."""
+
+    def __init__(self, segments: int, *, bounds: ProducerBounds = PRODUCER_BOUNDS) -> None:
         self._segments = segments
+        self._bounds = bounds
         self._producers: OrderedDict[int, _Producer] = OrderedDict()
         self._forgotten: list[tuple[int, int]] = []
         self._results_bytes = 0
@@ -356,9 +369,9 @@ class ProducerTable:
         for low, high in pairwise(bounds):
             producer = self._producers.get(number)
             if producer is None and not np.count_nonzero(submitted.sequences[low:high]):
-                if len(self._producers) >= PRODUCERS_LATE_MAX:
+                if len(self._producers) >= self._bounds.late_max:
                     for block in range(low, high):
-                        share.refuse(block, Overloaded(what="the number of producers of a cache", limit=PRODUCERS_LATE_MAX))
+                        share.refuse(block, Overloaded(what="the number of producers of a cache", limit=self._bounds.late_max))
                     continue
                 producer = self._enter(number)
             if producer is None:
@@ -450,7 +463,7 @@ class ProducerTable:
             if producer.is_on_its_way:
                 continue
             silent = now_id - int(producer.last_ids.max())
-            is_over = len(self._producers) > PRODUCERS_PER_SEGMENT_MAX or self.nbytes > PRODUCER_BYTES_MAX
+            is_over = len(self._producers) > self._bounds.silent_max or self.nbytes > self._bounds.nbytes_max
             if silent <= (_IDLE_IDS_MIN if is_over else _IDLE_IDS):
                 return
             self._results_bytes -= producer.results.nbytes

@@ -17,7 +17,7 @@ from eventlog.errors import CorruptData, Overloaded, ProducerUnknown, SequenceGa
 from eventlog.limits import PRODUCER_IDLE_MS_MAX, PRODUCER_IDLE_MS_MIN, PRODUCER_RESULTS_KEPT
 from eventlog.state.caches import CacheRules
 from eventlog.state.key_table import KeyTable
-from eventlog.state.producers import FrameResult, ProducerTable, read_row, runs_of
+from eventlog.state.producers import FrameResult, ProducerBounds, ProducerTable, read_row, runs_of
 from eventlog.write import INTERCEPTORS, Share, Submitted, admit, lay_out
 
 RULES = CacheRules(cache_id=3, name="c", state=True, before=False, by_prefix=False, lifespan_ms=0, may_expire=False, segments=4)
@@ -242,19 +242,17 @@ def test_a_block_on_its_way_is_not_answered_with_what_a_lost_log_made_of_its_num
     assert [(segment, PRODUCER, data) for segment in segments.tolist() for _, data in table.export(segment)] == rows
 
 
-def test_the_longest_silent_are_forgotten(monkeypatch):
-    monkeypatch.setattr("eventlog.state.producers.PRODUCERS_PER_SEGMENT_MAX", 2)
-    table, minute = ProducerTable(4), PRODUCER_IDLE_MS_MIN << 22
+def test_the_longest_silent_are_forgotten():
+    table, minute = ProducerTable(4, bounds=ProducerBounds(silent_max=2)), PRODUCER_IDLE_MS_MIN << 22
     for producer in (1, 2, 3, 4):
         one_event(table, producer, segment=1, sequence=0, id_=producer * minute)
     table.forget_silent(4 * minute)
-    assert sorted(table._producers) == [3, 4]
+    assert numbers_of(table) == {3, 4}
     assert {number for _, number, data in table.take_dirty() if data is None} == {1, 2}
 
 
-def test_nobody_who_wrote_within_the_last_minute_is_forgotten_however_many_there_are(monkeypatch):
-    monkeypatch.setattr("eventlog.state.producers.PRODUCERS_PER_SEGMENT_MAX", 2)
-    table = ProducerTable(4)
+def test_nobody_who_wrote_within_the_last_minute_is_forgotten_however_many_there_are():
+    table = ProducerTable(4, bounds=ProducerBounds(silent_max=2))
     for producer in range(1, 10):
         one_event(table, producer, segment=1, sequence=0, id_=producer << 22)
     table.forget_silent(PRODUCER_IDLE_MS_MIN << 22)
@@ -264,12 +262,11 @@ def test_nobody_who_wrote_within_the_last_minute_is_forgotten_however_many_there
     assert len(table.sort_out(again, bounds).answered) == 1, "its first block would be written twice"
 
 
-def test_copies_that_forget_at_different_moments_agree_about_all_that_was_written_lately(monkeypatch):
+def test_copies_that_forget_at_different_moments_agree_about_all_that_was_written_lately():
     """Each has the producers of the segments that it holds, applies them at its own pace, and looks who is silent when it likes.
 
     It may start again from what it stored, be replaced by a copy, and have blocks on their way cut off.
     """
-    monkeypatch.setattr("eventlog.state.producers.PRODUCERS_PER_SEGMENT_MAX", 3)
     minute = PRODUCER_IDLE_MS_MIN << 22
     differ = 0
     for seed in range(30):
@@ -283,19 +280,19 @@ def test_copies_that_forget_at_different_moments_agree_about_all_that_was_writte
         copies = [_copy_of(history, frozenset(chance.sample(range(4), chance.randint(2, 4))), chance) for _ in range(3)]
         latest = {(number, segment): sequence for number, segment, sequence, _ in history}
         for number, segment, sequence, id_ in history:
-            holding = [table for held, table in copies if segment in held]
-            known = [table._producers.get(number) for table in holding]
-            differ += len({producer is None for producer in known}) > 1
+            holding = [(table, number in numbers) for held, table, numbers in copies if segment in held]
+            differ += len({is_known for _, is_known in holding}) > 1
             if last_id - id_ <= minute:
-                assert all(producer is not None for producer in known)
-                assert {producer.last.item(segment) for producer in known} <= {latest[number, segment]}
-                found = [producer.results.find(segment, sequence) for producer in known]
-                assert [ids.tolist() for ids, _ in found] == [[id_]] * len(known)
+                assert all(is_known for _, is_known in holding)
+                for table, _ in holding:
+                    assert table.is_next(number, segment, latest[number, segment] + 1)
+                    assert answer_of(table, producer=number, segment=segment, sequence=sequence, count=1) == ([id_], [0])
     assert differ, "they did forget at different moments"
 
 
 def _copy_of(history, held, chance):
-    table, left, stored = ProducerTable(4), list(history), {}
+    bounds = ProducerBounds(silent_max=3)
+    table, left, stored = ProducerTable(4, bounds=bounds), list(history), {}
     while left:
         some, left = left[: (count := chance.randint(1, 20))], left[count:]
         for number, segment, sequence, id_ in some:
@@ -305,16 +302,17 @@ def _copy_of(history, held, chance):
         if act == "forget":
             table.forget_silent(some[-1][3])
         elif act == "cut":
-            for producer in table._producers.values():
-                producer.last += 1
+            for number, segment, sequence, _ in some:
+                if segment in held:
+                    table.advance_one(number, segment, sequence + 1)
             table.rewind(np.arange(4))
         elif act:
             stored |= {(segment, number): data for segment, number, data in table.take_dirty()}
             if act == "copy":
                 stored = {(segment, number): data for segment in held for number, data in table.export(segment)}
-            table = ProducerTable(4)
+            table = ProducerTable(4, bounds=bounds)
             table.load((segment, number, data) for (segment, number), data in stored.items() if data is not None)
-    return held, table
+    return held, table, numbers_of(table)
 
 
 def test_producers_that_begin_in_the_same_group_are_all_remembered():
@@ -351,14 +349,14 @@ def test_a_quiet_segment_does_not_keep_the_results_of_busy_ones():
         )
 
     table = ProducerTable(4)
-    producer = table._enter(PRODUCER)
+    sizes = []
     for segment, sequence in [(0, 0), *((1, sequence) for sequence in range(2_000))]:
-        producer.last[segment] = sequence
-        table.record(PRODUCER, result(segment, sequence), last_ids=np.array([1 + sequence]))
-    assert len(producer.results.frames) <= 4 * PRODUCER_RESULTS_KEPT
-    assert producer.results.find(0, 0) is not None
-    assert all(producer.results.find(1, 1_999 - back) is not None for back in range(PRODUCER_RESULTS_KEPT))
-    assert producer.results.find(1, 1_000) is None
+        table.learn_frame(PRODUCER, result(segment, sequence), last_ids=np.array([1 + sequence]))
+        sizes.append(table.nbytes)
+    assert max(sizes) == max(sizes[: 4 * PRODUCER_RESULTS_KEPT])
+    assert answer_of(table, segment=0, sequence=0, count=2) is not None
+    assert all(answer_of(table, segment=1, sequence=1_999 - back, count=2) is not None for back in range(PRODUCER_RESULTS_KEPT))
+    assert answer_of(table, segment=1, sequence=1_000, count=2) is None
 
 
 def test_a_block_for_a_seldom_written_segment_does_not_hold_back_the_results_of_others() -> None:
@@ -368,12 +366,13 @@ def test_a_block_for_a_seldom_written_segment_does_not_hold_back_the_results_of_
     share, bounds = share_of([([rare, rare], 0)])
     table.sort_out(share, bounds)
     log(table, share, bounds, 1 << 20)
+    sizes = []
     for sequence in range(300):
         share, bounds = share_of([([busy, busy], sequence)])
         assert not table.sort_out(share, bounds).answered
         log(table, share, bounds, (sequence + 2) << 20)
-    kept = table._producers[PRODUCER].results.frames
-    assert len(kept) <= 8 * PRODUCER_RESULTS_KEPT
+        sizes.append(table.nbytes)
+    assert max(sizes) == max(sizes[: 8 * PRODUCER_RESULTS_KEPT])
     repeated, bounds = share_of([([rare, rare], 0)])
     assert list(table.sort_out(repeated, bounds).answered) == [0], "the last block of every segment is still known"
 
@@ -389,7 +388,7 @@ def test_frames_of_one_group_that_follow_each_other_in_one_segment_are_one_step(
     share, bounds = share_of([([b"a"], 4), ([b"a"], 6)])
     table.sort_out(share, bounds)
     assert [type(error) for error in share.refusals.values()] == [SequenceGap], "a gap within the group is found"
-    assert table._producers[PRODUCER].last.max() == 4
+    assert table.is_next(PRODUCER, share.submitted.segments.item(0), 5)
 
 
 def test_neighbouring_frames_of_one_producer_are_one_run() -> None:
@@ -452,11 +451,19 @@ def one_event(table, producer, *, segment, sequence, id_, kind=0):
     table.learn_one(producer, segment=segment, sequence=sequence, id_=id_, kind=kind)
 
 
-def answer_of(table, *, segment, sequence, count):
-    """Return ids and kinds that a block sent again is answered with."""
-    found = table._producers[PRODUCER].results.find(segment, sequence)
-    assert found is None or len(found[0]) == count
-    return None if found is None else (found[0].tolist(), found[1].tolist())
+def numbers_of(table):
+    """Return the producers that have written and are not forgotten."""
+    return {number for segment in range(4) for number, _ in table.export(segment)}
+
+
+def answer_of(table, *, segment, sequence, count, producer=PRODUCER):
+    """Return ids and kinds that a block sent again is answered with, None where it is refused."""
+    share, bounds = share_of([([b"a"], sequence)])
+    submitted = share.submitted
+    submitted.producers[:], submitted.segments[:], submitted.counts[:] = producer, segment, count
+    answered = table.sort_out(share, bounds).answered
+    assert len(answered) + len(share.refusals) == 1
+    return None if not answered else (answered[0][0].tolist(), answered[0][1].tolist())
 
 
 def test_results_of_single_events_are_kept_beside_those_of_many_and_come_back_from_the_store():
@@ -510,31 +517,32 @@ def test_a_thousand_single_events_in_many_segments_take_little_room():
     for number in range(16 * 256):
         one_event(table, PRODUCER, segment=number % 256, sequence=number // 256, id_=1 + number)
     assert table.nbytes < 100_000
-    assert not table._producers[PRODUCER].results.frames
 
 
-def test_beyond_the_room_of_a_cache_who_has_been_silent_for_a_while_is_forgotten_longest_silent_first(monkeypatch):
-    table = ProducerTable(4)
+def test_beyond_the_room_of_a_cache_who_has_been_silent_for_a_while_is_forgotten_longest_silent_first():
     minute = PRODUCER_IDLE_MS_MIN << 22
-    for number in range(10):
-        one_event(table, PRODUCER + number, segment=1, sequence=0, id_=1 + number * minute)
-    size = table.nbytes // 10
-    table._producers[PRODUCER].last[:] += 1  # on its way
-    table.forget_silent(10 * minute)
-    assert len(table) == 10
-    monkeypatch.setattr("eventlog.state.producers.PRODUCER_BYTES_MAX", 7 * size)
-    table.forget_silent(10 * minute)
-    assert sorted(table._producers) == [PRODUCER, *range(PRODUCER + 4, PRODUCER + 10)]
-    monkeypatch.setattr("eventlog.state.producers.PRODUCER_BYTES_MAX", 0)
-    table.forget_silent(10 * minute)
-    assert sorted(table._producers) == [PRODUCER, PRODUCER + 9], "it wrote within the last minute"
-    assert table.nbytes == 2 * size
-    assert {number for _, number, data in table.take_dirty() if data is None} == set(range(PRODUCER + 1, PRODUCER + 9))
+
+    def ten_of(bounds):
+        table = ProducerTable(4, bounds=bounds)
+        for number in range(10):
+            one_event(table, PRODUCER + number, segment=1, sequence=0, id_=1 + number * minute)
+        size = table.nbytes // 10
+        table.advance_one(PRODUCER, 1, 1)  # on its way
+        table.forget_silent(10 * minute)
+        return table, size
+
+    roomy, size = ten_of(ProducerBounds())
+    assert len(roomy) == 10
+    tight, _ = ten_of(ProducerBounds(nbytes_max=7 * size))
+    assert numbers_of(tight) == {PRODUCER, *range(PRODUCER + 4, PRODUCER + 10)}
+    none, _ = ten_of(ProducerBounds(nbytes_max=0))
+    assert numbers_of(none) == {PRODUCER, PRODUCER + 9}, "it wrote within the last minute"
+    assert none.nbytes == 2 * size
+    assert {number for _, number, data in none.take_dirty() if data is None} == set(range(PRODUCER + 1, PRODUCER + 9))
 
 
-def test_more_new_producers_than_can_be_remembered_are_refused_and_the_known_ones_go_on(monkeypatch):
-    monkeypatch.setattr("eventlog.state.producers.PRODUCERS_LATE_MAX", 2)
-    table = ProducerTable(4)
+def test_more_new_producers_than_can_be_remembered_are_refused_and_the_known_ones_go_on():
+    table = ProducerTable(4, bounds=ProducerBounds(late_max=2))
     for number in (PRODUCER, PRODUCER + 1):
         one_event(table, number, segment=1, sequence=0, id_=1)
     new, bounds = share_of([([b"a"], 0)])

@@ -1,6 +1,7 @@
 """A node for readers alone: a memory store, a log that tests write by hand, exchanges without a wire."""
 
 import asyncio
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,13 +15,13 @@ from eventlog.errors import ClientClosed, EventLogError
 from eventlog.events import Kind
 from eventlog.ids import ID_STEP, TIME_SHIFT
 from eventlog.node.reading.answers import Reads
-from eventlog.node.reading.closing import Closing
+from eventlog.node.reading.closing import CLOSING_TIMES, Closing, ClosingTimes
 from eventlog.node.reading.column_files import ColumnFiles
 from eventlog.node.reading.pulls import READ_PACE, ReadPace
 from eventlog.read.answer import CacheValues, CommittedGroup
 from eventlog.read.steps import StepIndex
 from eventlog.read.tail import Tail
-from eventlog.read.watermark import LowWatermark, Promises
+from eventlog.read.watermark import LowWatermark, Promise, Promises
 from eventlog.segment.keys import encode_step, log_keys, log_range
 from eventlog.segment.memory import open_store
 from eventlog.state.caches import Caches, CacheState, new_cache
@@ -76,6 +77,7 @@ class FakeNode:
     leads: tuple[int, ...] | None = None  # segments; None: all
     files: ColumnFiles | None = None
     pace: ReadPace = READ_PACE
+    closing_times: ClosingTimes = CLOSING_TIMES
     rows: dict[int, list[Row]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -96,8 +98,10 @@ class FakeNode:
             promises=self.promises,
             low=self.low,
             believed=lambda *told: list(told[-1]),
-            on_heard=lambda *_: self.reads.watermark_rose(),
+            on_heard=lambda _, promises: self.heard(promises),
+            times=self.closing_times,
         )
+        self.heard: Callable[[Sequence[Promise]], None] = lambda _: self.reads.watermark_rose()
         self.reads = Reads(self, history_bytes_max=self.history_bytes, files=self.files, pace=self.pace)
         self.tasks: set[asyncio.Task[Any]] = set()
 

@@ -5,6 +5,7 @@ Values reach a backup before it may show them: it learns that they are committed
 
 import asyncio
 import random
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -45,6 +46,7 @@ class Members:
         self._trio = trio
         self._own = own
         self.sent = []
+        self.last = {}  # request to each
 
     @property
     def incarnations(self):
@@ -62,6 +64,7 @@ class Members:
 
         copy = Message.FromString(message.SerializeToString())
         exchange = PeerExchange(copy, (self._own.number, number), answered)
+        self.last[number] = exchange
         trio.later(lambda: trio.ask(other, exchange))
         return future
 
@@ -82,7 +85,7 @@ class Trio:
         self.pending = {node.number: [] for node in self.nodes}
         for node, clock in zip(self.nodes, clocks, strict=True):
             node.now_ms += clock
-            node.closing._on_heard = lambda _, promises, node=node: self._heard(node, promises)
+            node.heard = partial(self._heard, node)
             node.members = Members(self, node)
             node.closing.join(node.members)
             node.reads.fetching.join(node.members, copies=self.holders)
@@ -147,7 +150,7 @@ class Trio:
         group = self.stamp(number, contents)
         for node in self.nodes:
             if node.number != number:
-                self._learn(node, [pair for pair in self.pending[node.number] if pair[0] == number])
+                self.learn(node, [pair for pair in self.pending[node.number] if pair[0] == number])
         self.commit(number, group)
 
     def _store(self, node, group):
@@ -156,7 +159,7 @@ class Trio:
             steps = node.steps.add(values.cache_id, last_ids(values)[-1], sum(values.counts), sum(map(len, values.data)))
             node.store.append(list(pairs), [encode_step(*row) for row in steps])
 
-    def _learn(self, node, pairs):
+    def learn(self, node, pairs):
         for pair in pairs:
             self.pending[node.number].remove(pair)
             (values,) = pair[1].caches
@@ -170,7 +173,7 @@ class Trio:
             (values,) = group.caches
             known = [at for at, segment in enumerate(values.segments) if last_ids(values)[at] <= named.get(segment, 0)]
             if len(known) == len(values.segments):
-                self._learn(node, [(number, group)])
+                self.learn(node, [(number, group)])
         node.reads.watermark_rose()
 
 

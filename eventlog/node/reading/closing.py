@@ -2,7 +2,7 @@
 
 A node asks only while readers wait here for what others have not promised yet. To each peer one request is under way: a later one
 with a higher id lets the earlier go. While somebody waits, the last request stays with the peer until it has committed something
-(or for `FOLLOW_MS`, so that limits rise with the clock), and the answer names what; a reader is a round trip behind any primary,
+(or for a while, so that limits rise with the clock), and the answer names what; a reader is a round trip behind any primary,
 and nothing is sent for nobody. A peer that is given a copy of what another is about to commit answers at once, too, and promises up to
 that: readers have its promise by the time of the commit. What is promised is heard by whoever is told (`on_heard`), replicas among them.
 """
@@ -22,10 +22,20 @@ from eventlog.transport.connection import Exchange
 from eventlog.transport.stream import Reply
 from eventlog.wire.eventlog_pb2 import CloseUp, CloseUpAnswer, Message
 
-FOLLOW_MS = 500
 REFRESH_S = 1.4  # well below `STALLED_MS`, above which a low watermark counts as held up
 UNSEEN_S = 0.05  # before a peer is asked again whose records were not seen here yet
-PAUSE_S = 0.002  # between an answer and the next request that waits at the peer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClosingTimes:
+    """How long requests wait at the other members, and a member before it sends the next."""
+
+    follow_ms: int = 500
+    held_ms_max: int = CLOSE_UP_MS_MAX  # whatever the request says
+    pause_s: float = 0.002  # between an answer and the next request that waits at the peer
+
+
+CLOSING_TIMES = ClosingTimes()
 
 
 class Members(Protocol):
@@ -87,7 +97,9 @@ class Closing:
         believed: Callable[[Replica, int, Sequence[Promise]], list[Promise]],
         on_heard: Callable[[Replica, Sequence[Promise]], None],
         vouched: Callable[[], int] = lambda: 0,
+        times: ClosingTimes = CLOSING_TIMES,
     ) -> None:
+        self.times = times
         self._clock = clock
         self._vouched = vouched
         self._promises = promises
@@ -124,6 +136,11 @@ class Closing:
         """Whether there is nobody else whose promise could be needed."""
         return self._members is None or not self._members.incarnations
 
+    @property
+    def requests_due(self) -> int:
+        """Return how many members are asked next when a moment has passed."""
+        return sum(asked.pause is not None for asked in self._asked.values())
+
     def reaches(self, number: int) -> bool:
         """Return whether a member is connected."""
         return self._members is not None and number in self._members.incarnations
@@ -156,7 +173,7 @@ class Closing:
         self._let_go(exchange.connection)
         if request.wait_ms and request.seen >= self._commits:
             loop = asyncio.get_running_loop()
-            timer = loop.call_later(min(request.wait_ms, CLOSE_UP_MS_MAX) / 1000, self._let_go, exchange.connection)
+            timer = loop.call_later(min(request.wait_ms, self.times.held_ms_max) / 1000, self._let_go, exchange.connection)
             self._held[exchange.connection] = exchange, request, timer
             exchange.on_end = partial(self._forget, exchange.connection)
             return
@@ -214,7 +231,7 @@ class Closing:
             if not asked.is_behind:
                 continue
             if is_told and asked.request is not None and asked.is_waiting:
-                self._pause(number, asked, PAUSE_S)
+                self._pause(number, asked, self.times.pause_s)
             else:
                 self._ask(number, asked)
 
@@ -279,10 +296,10 @@ class Closing:
         asked.is_waiting = not at_once and not asked.is_behind
         asked.asked_id = asked.wanted
         asked.requests += 1
-        request = CloseUp(id=asked.wanted, seen=asked.seen, wait_ms=FOLLOW_MS if asked.is_waiting else 0)
+        request = CloseUp(id=asked.wanted, seen=asked.seen, wait_ms=self.times.follow_ms if asked.is_waiting else 0)
         assert self._members is not None, "peers are members"
         try:
-            asked.request = self._members.send(number, Message(close_up=request), timeout_ms=FOLLOW_MS + CLOSE_UP_MS_MAX)
+            asked.request = self._members.send(number, Message(close_up=request), timeout_ms=self.times.follow_ms + self.times.held_ms_max)
         except (ConnectionLost, Overloaded):
             self._failed(number, asked)
             return
@@ -329,7 +346,7 @@ class Closing:
         elif any(number in end.missing for end in self._ends):
             self._ask(number, asked, at_once=True)
         else:
-            self._pause(number, asked, PAUSE_S if is_whole else UNSEEN_S)
+            self._pause(number, asked, self.times.pause_s if is_whole else UNSEEN_S)
 
     def _pause(self, number: int, asked: _AskedPeer, seconds: float) -> None:
         if self._is_following and asked.pause is None:
@@ -343,7 +360,7 @@ class Closing:
     def _failed(self, number: int, asked: _AskedPeer) -> None:
         asked.request, asked.asked_id = None, 0
         self._is_told(number, None)
-        self._pause(number, asked, FOLLOW_MS / 1000)
+        self._pause(number, asked, self.times.follow_ms / 1000)
 
     def _is_told(self, number: int, request: int | None) -> None:
         """Count a peer as having said how far it is, or (None) as one that cannot say."""

@@ -16,7 +16,7 @@ import numpy as np
 from eventlog.batch.column_file import encode_columns
 from eventlog.batch.columns import columns_of_values
 from eventlog.errors import EventLogError
-from eventlog.limits import COLUMN_FILE_ASKED_S, COLUMN_FILE_LOG_BYTES
+from eventlog.limits import COLUMN_FILE_ASKED_S
 from eventlog.node.reading.column_files import ColumnFiles, Span
 from eventlog.node.reading.pulls import ReadContext
 from eventlog.node.reading.reader import ReaderThread
@@ -26,9 +26,6 @@ from eventlog.read.history import Bounds, ChunkEnd, History, HistoryRead
 from eventlog.state.caches import CacheState
 
 log = logging.getLogger("eventlog.node")
-_REST_TIMES = 3
-_LOOK_S = 0.25
-_QUIET_S = 1.0  # nothing new for so long
 _AGAIN_S = 60.0  # after something went wrong
 
 
@@ -65,7 +62,7 @@ class ColumnBuilding:
         else:
             asked.at = now
         if self._timer is None and not self._is_making:
-            self._wait(_LOOK_S)
+            self._wait(self._files.pace.look_s)
 
     def stop(self) -> None:
         """Begin nothing more."""
@@ -90,13 +87,13 @@ class ColumnBuilding:
                 self._thread.run(self, partial(self._make, asked.cache, span)).add_done_callback(partial(self._made, asked))
                 return
         if self._asked:
-            self._wait(_LOOK_S)
+            self._wait(self._files.pace.look_s)
 
     def _due(self, asked: _Demand, now: float) -> Span | None:
         """Return what to make of a cache now."""
         cache, low, steps = asked.cache, self._context.low, self._context.steps
         held = low.here.copy()
-        if not held.any() or not self._files.has_room(2 * COLUMN_FILE_LOG_BYTES):
+        if not held.any() or not self._files.has_room(2 * self._files.pace.log_bytes):
             return None
         last_id = self._context.tail.last_id(cache.cache_id)
         if asked.last_id != last_id:
@@ -107,11 +104,11 @@ class ColumnBuilding:
                 covered = filed.span.upto
                 after = covered if filed.span.is_final else after
         limit = low.limit(np.flatnonzero(held))
-        cut = steps.choose_cut(cache.cache_id, after=after, nbytes_max=COLUMN_FILE_LOG_BYTES)
-        is_final = steps.now(cache.cache_id)[1] - steps.at_or_below(cache.cache_id, after).nbytes >= COLUMN_FILE_LOG_BYTES
+        cut = steps.choose_cut(cache.cache_id, after=after, nbytes_max=self._files.pace.log_bytes)
+        is_final = steps.now(cache.cache_id)[1] - steps.at_or_below(cache.cache_id, after).nbytes >= self._files.pace.log_bytes
         if is_final and cut is not None and cut <= limit:
             return Span(cache_id=cache.cache_id, after=after, upto=cut, held=held, is_final=True)
-        if asked.quiet_since + _QUIET_S <= now and max(after, covered) < last_id <= limit:
+        if asked.quiet_since + self._files.pace.quiet_s <= now and max(after, covered) < last_id <= limit:
             return Span(cache_id=cache.cache_id, after=after, upto=limit, held=held, is_final=False)
         return None
 
@@ -126,7 +123,7 @@ class ColumnBuilding:
             limits=Limits(),
             chunk_after=span.after,
             ends=(ChunkEnd(id=span.upto, nbytes=0, events=None),),
-            nbytes_max=2 * COLUMN_FILE_LOG_BYTES,
+            nbytes_max=2 * self._files.pace.log_bytes,
             is_clean=steps.is_exact(span.cache_id) and steps.at_or_below(span.cache_id, span.after).id == span.after,
             bounds=Bounds.of(cache),
         )
@@ -147,11 +144,11 @@ class ColumnBuilding:
         error = done.exception()
         took = done.result() if error is None else None
         if took is not None:
-            self._wait(_REST_TIMES * took)
+            self._wait(self._files.pace.rest_times * took)
             return
         if error is not None:
             if not isinstance(error, (EventLogError, OSError)):
                 raise error
             log.warning("column_file_not_made cache=%s error=%s", asked.cache.name, error)
         asked.not_before = time.monotonic() + _AGAIN_S
-        self._wait(_LOOK_S)
+        self._wait(self._files.pace.look_s)

@@ -18,15 +18,28 @@ from eventlog.arrays import Ints, Mask
 from eventlog.batch.column_file import ColumnFile, Contents
 from eventlog.batch.join import Bytes
 from eventlog.errors import CorruptData, Unavailable
-from eventlog.limits import COLUMN_FILES_BYTES_DEFAULT
+from eventlog.limits import COLUMN_FILE_LOG_BYTES, COLUMN_FILES_BYTES_DEFAULT
 from eventlog.predicate.spec import CompiledFilter
 from eventlog.read.answer import Answer, Limits
 from eventlog.read.cursor import Cursor
 from eventlog.read.filtered import filter_file, one_of
 
 log = logging.getLogger("eventlog.node")
-_MOMENT_S = 0.01  # so long an answer goes on to the next file ...
-_FILES_TOGETHER = 8  # ... of so many
+_FILES_TOGETHER = 8  # an answer goes on to the next of so many
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnPace:
+    """How large a file of columns gets, when one is made, and for how long an answer goes on from file to file."""
+
+    log_bytes: int = COLUMN_FILE_LOG_BYTES
+    look_s: float = 0.25
+    quiet_s: float = 1.0  # nothing new for so long
+    rest_times: int = 3  # as long as the making of a file took
+    moment_s: float = 0.01
+
+
+COLUMN_PACE = ColumnPace()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -68,8 +81,14 @@ class ColumnFiles:
     """
 
     def __init__(
-        self, directory: Path | None = None, *, bytes_max: int = COLUMN_FILES_BYTES_DEFAULT, has_room: Callable[[int], bool] = bool
+        self,
+        directory: Path | None = None,
+        *,
+        bytes_max: int = COLUMN_FILES_BYTES_DEFAULT,
+        has_room: Callable[[int], bool] = bool,
+        pace: ColumnPace = COLUMN_PACE,
     ) -> None:
+        self.pace = pace
         self._directory = directory
         self._bytes_max = bytes_max
         self._has_room = has_room
@@ -122,7 +141,7 @@ class ColumnFiles:
         Raises:
             Unavailable: the first is gone or damaged, and dropped now: look elsewhere.
         """
-        cursor, limits, until = wanted.cursor, wanted.limits, perf_counter() + _MOMENT_S
+        cursor, limits, until = wanted.cursor, wanted.limits, perf_counter() + self.pace.moment_s
         found: list[Answer] = []
         for filed in files:
             try:

@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -11,8 +12,7 @@ from eventlog.errors import ConnectionLost
 from eventlog.ids import TIME_SHIFT, FlakeClock, make_id
 from eventlog.limits import CLOSE_UP_MS_MAX
 from eventlog.node.handlers import events
-from eventlog.node.reading import closing as module
-from eventlog.node.reading.closing import Closing
+from eventlog.node.reading.closing import Closing, ClosingTimes
 from eventlog.node.reading.watches import serve_watch
 from eventlog.read.watermark import LowWatermark, Promises
 from eventlog.testing.clocks import ManualClock
@@ -50,12 +50,11 @@ async def following(trio, node):
     """Wait until all others hold the last request of a node whose readers wait, and none is due: what it sends next is for what comes."""
 
     def is_held(other):
-        held = other.closing._held.get((node.number, other.number))
-        sent = [message.close_up for number, message in node.members.sent if number == other.number and message.HasField("close_up")]
-        return held is not None and held[1] == sent[-1] and node.closing._asked[other.number].pause is None
+        last = node.members.last.get(other.number)
+        return last is not None and last.message.HasField("close_up") and last.on_end is not None and not last.is_over
 
     others = [other for other in trio.nodes if other is not node]
-    await until(lambda: all(map(is_held, others)))
+    await until(lambda: all(map(is_held, others)) and not node.closing.requests_due)
 
 
 def written(trio):
@@ -97,14 +96,10 @@ def test_what_a_primary_is_about_to_commit_is_promised_by_the_others_meanwhile()
     run(scenario)
 
 
-@pytest.fixture
-def _requests_wait_long(monkeypatch):
-    """A request that nothing answers waits for longer than a test does."""
-    monkeypatch.setattr(module, "FOLLOW_MS", 60_000)
-    monkeypatch.setattr(module, "CLOSE_UP_MS_MAX", 60_000)
+LONG = ClosingTimes(follow_ms=60_000, held_ms_max=60_000)
+"""A request that nothing answers waits for longer than a test does."""
 
 
-@pytest.mark.usefixtures("_requests_wait_long")
 def test_whoever_is_given_a_copy_promises_to_those_who_read_without_being_asked():
     async def scenario(trio):
         one, _, three = trio.nodes
@@ -118,13 +113,10 @@ def test_whoever_is_given_a_copy_promises_to_those_who_read_without_being_asked(
         await until(lambda: one.low.limits[2] >= id_)
         assert not [message for _, message in one.members.sent if message.close_up.id >= id_ or not message.close_up.wait_ms]
 
-    run(scenario)
+    run(scenario, closing_times=LONG)
 
 
-@pytest.mark.usefixtures("_requests_wait_long")
-def test_what_was_foreseen_while_no_request_waited_is_answered_with_the_next(monkeypatch):
-    monkeypatch.setattr(module, "PAUSE_S", 0.05)
-
+def test_what_was_foreseen_while_no_request_waited_is_answered_with_the_next():
     async def scenario(trio):
         one, _, three = trio.nodes
         id_ = (one.now_ms + 1) << 22
@@ -133,36 +125,35 @@ def test_what_was_foreseen_while_no_request_waited_is_answered_with_the_next(mon
         three.closing.committed()
         for _ in range(5):
             await asyncio.sleep(0)
-        assert (1, 3) not in three.closing._held, "the request that waited there is answered, and the next one not sent yet"
+        assert one.members.last[3].is_over, "the request that waited there is answered, and the next one not sent yet"
         three.closing.foresee(id_, primary=2, copies=lambda: (2, 1))
         await until(lambda: one.low.limits[2] >= id_)
 
-    run(scenario)
+    run(scenario, closing_times=replace(LONG, pause_s=0.05))
 
 
-@pytest.mark.usefixtures("_requests_wait_long")
 @pytest.mark.parametrize("primary", [1, 2])
-def test_what_all_were_given_a_copy_of_is_read_without_asking_anybody_again(monkeypatch, primary):
+def test_what_all_were_given_a_copy_of_is_read_without_asking_anybody_again(primary):
     async def scenario(trio):
         one = trio.nodes[0]
         exchange = begin(one)
         await following(trio, one)
-        monkeypatch.setattr(module, "PAUSE_S", 60)  # after which one is asked who has not told by himself
+        one.closing.times = replace(LONG, pause_s=60)  # after which one is asked who has not told by himself
         group = trio.stamp(primary, {primary - 1: [b"a"]})
         for node in trio.nodes:
             if node.number != primary:
                 others = [other.number for other in trio.nodes if other is not node]
                 node.closing.foresee(group.last_id, primary=primary, copies=partial(list, others))
-        told = [one.closing._asked[number] for number in (2, 3) if number != primary]
-        await until(lambda: all(asked.promised >= group.last_id for asked in told))
+        told = [segment for node in trio.nodes[1:] if node.number != primary for segment in node.leads]
+        await until(lambda: one.low.limits[told].min() >= group.last_id)
         one.members.sent.clear()
         trio.commit(primary, group)
-        trio._learn(one, list(trio.pending[1]))  # before the primary's promise is there
+        trio.learn(one, list(trio.pending[1]))  # before the primary's promise is there
         answer, body = await exchange.until()
         assert [row.value for row in rows_of_answer(answer, body)] == [b"a"]
         assert all(message.close_up.wait_ms for _, message in one.members.sent)
 
-    run(scenario)
+    run(scenario, closing_times=LONG)
 
 
 def test_a_reader_at_a_backup_hears_of_a_commit_without_another_write():
@@ -186,7 +177,7 @@ def test_nobody_is_asked_for_nobody():
         await following(trio, one)
         await exchange.until()
         one.members.sent.clear()
-        await until(lambda: not any(asked.request or asked.pause for asked in one.closing._asked.values()))
+        await until(lambda: not one.closing.requests_due and all(request.is_over for request in one.members.last.values()))
         await asyncio.sleep(0.05)
         assert one.members.sent == [], "no more than what was under way when the last reader left"
 
@@ -194,12 +185,25 @@ def test_nobody_is_asked_for_nobody():
 
 
 def test_what_a_request_to_a_member_that_has_left_fails_with_is_looked_at():
+    class Leaving:
+        """One member that is asked once, and has left by the time of the answer."""
+
+        def __init__(self):
+            self.incarnations = {9: "gone"}
+
+        def send(self, *_, **__):
+            self.request = asyncio.get_running_loop().create_future()
+            return self.request
+
     async def scenario(trio):
         told = []
         asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context["message"]))
-        node = trio.nodes[0]
-        asked, lost = module._AskedPeer(incarnation="gone"), asyncio.get_running_loop().create_future()
-        lost.add_done_callback(partial(node.closing._heard, 9, asked, 1))
+        closing, members = trio.nodes[0].closing, Leaving()
+        closing.join(members)
+        closing.follow(on=True)
+        lost, members.incarnations = members.request, {}
+        closing.changed()
+        del members.request
         lost.set_exception(ConnectionLost(address="there", why="it has left"))
         await asyncio.sleep(0)
         del lost

@@ -1,13 +1,13 @@
 """Filtered history from files of columns: the same answers as from the log, and the log whenever a file cannot be trusted."""
 
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from eventlog.ids import ID_MAX
-from eventlog.node.reading import column_building, column_files
-from eventlog.node.reading.column_files import ColumnFiles
+from eventlog.node.reading.column_files import ColumnFiles, ColumnPace
 from eventlog.read import token
 from eventlog.read.cursor import Cursor
 from eventlog.segment.keys import log_range
@@ -19,18 +19,13 @@ from tests.node.reading.test_answers_filtered import by_hand, wanted_of
 SEVENS = Filter(where="7")
 
 
-@pytest.fixture(autouse=True)
-def at_once(monkeypatch):
-    """Have small files made without waiting."""
-    monkeypatch.setattr(column_building, "COLUMN_FILE_LOG_BYTES", 2_000)
-    monkeypatch.setattr(column_building, "_LOOK_S", 0.001)
-    monkeypatch.setattr(column_building, "_QUIET_S", 0.0)
-    monkeypatch.setattr(column_building, "_REST_TIMES", 0)
+AT_ONCE = ColumnPace(log_bytes=2_000, look_s=0.001, quiet_s=0.0, rest_times=0)
+"""Small files, made without waiting."""
 
 
 @pytest.fixture
 def files(tmp_path):
-    return ColumnFiles(tmp_path / "columns")
+    return ColumnFiles(tmp_path / "columns", pace=AT_ONCE)
 
 
 def run_filed(scenario, files, **options):
@@ -96,8 +91,8 @@ def test_files_answer_what_the_log_would(seed, files):
 
 
 @pytest.mark.parametrize("moment_s", [60.0, 0.0])
-def test_an_answer_goes_on_from_file_to_file_for_a_moment(moment_s, files, monkeypatch):
-    monkeypatch.setattr(column_files, "_MOMENT_S", moment_s)
+def test_an_answer_goes_on_from_file_to_file_for_a_moment(moment_s, tmp_path):
+    files = ColumnFiles(tmp_path / "columns", pace=replace(AT_ONCE, moment_s=moment_s))
 
     async def scenario(node):
         await filled(node, files)
@@ -203,7 +198,7 @@ def test_a_file_that_was_begun_before_all_were_dropped_is_not_kept(files, tmp_pa
 
 
 def test_nothing_is_made_where_there_is_no_room(tmp_path):
-    files = ColumnFiles(tmp_path / "columns", has_room=lambda _: False)
+    files = ColumnFiles(tmp_path / "columns", has_room=lambda _: False, pace=AT_ONCE)
 
     async def scenario(node):
         fill(node, node.cache(), 60)
@@ -216,7 +211,7 @@ def test_nothing_is_made_where_there_is_no_room(tmp_path):
 
 
 def test_no_more_is_kept_than_is_allowed(tmp_path):
-    files = ColumnFiles(tmp_path / "columns", bytes_max=8_000)
+    files = ColumnFiles(tmp_path / "columns", bytes_max=8_000, pace=AT_ONCE)
 
     async def scenario(node):
         fill(node, node.cache(), 200)
@@ -248,7 +243,7 @@ def test_a_start_begins_without_files(files, tmp_path):
 
 def test_a_node_that_cannot_make_files_goes_without(tmp_path):
     (tmp_path / "file").write_bytes(b"where a directory should be")
-    files = ColumnFiles(tmp_path / "file" / "columns")
+    files = ColumnFiles(tmp_path / "file" / "columns", pace=AT_ONCE)
     files.open()
     assert not files.has_room(1)
 

@@ -31,13 +31,14 @@ class _Steps(selectors.DefaultSelector):
 class PatientLoop(asyncio.SelectorEventLoop):
     """A loop whose clock counts from one look at it to the next what has passed, but no more than a step."""
 
-    def __init__(self, step_s: float) -> None:
+    def __init__(self, step_s: float, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._step_s = step_s
-        self._counted = self._seen = time.monotonic()
+        self._monotonic = monotonic
+        self._counted = self._seen = monotonic()
         super().__init__(_Steps(step_s))
 
     def time(self) -> float:
-        now = time.monotonic()
+        now = self._monotonic()
         self._counted += min(now - self._seen, self._step_s)
         self._seen = now
         return self._counted
@@ -83,14 +84,14 @@ def skip(seconds: float) -> None:
     loop.skip(seconds)
 
 
-def run(main: Coroutine[Any, Any, Result], *, step_s: float = STEP_S) -> Result:
+def run(main: Coroutine[Any, Any, Result], *, step_s: float = STEP_S, monotonic: Callable[[], float] = time.monotonic) -> Result:
     """As `asyncio.run`, on a patient loop."""
-    with asyncio.Runner(loop_factory=partial(PatientLoop, step_s)) as runner:
+    with asyncio.Runner(loop_factory=partial(PatientLoop, step_s, monotonic)) as runner:
         return runner.run(main)
 
 
-async def until(holds: Callable[[], object]) -> None:
+async def until(holds: Callable[[], object], *, within_s: float = WITHIN_S) -> None:
     """Wait for a state that has no event."""
-    async with asyncio.timeout(WITHIN_S):
+    async with asyncio.timeout(within_s):
         while not holds():  # noqa: ASYNC110 -- see above
             await asyncio.sleep(STEP_S)

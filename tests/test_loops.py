@@ -2,16 +2,14 @@
 
 import asyncio
 import time
-from types import SimpleNamespace
 
 import pytest
 
 from tests import loops
 
 
-def test_a_process_that_stood_still_finds_no_more_than_a_step_gone(monkeypatch):
+def test_a_process_that_stood_still_finds_no_more_than_a_step_gone():
     stood_still = [0.0]
-    monkeypatch.setattr(loops, "time", SimpleNamespace(monotonic=lambda: time.monotonic() + stood_still[0]))
 
     async def main():
         loop, called = asyncio.get_running_loop(), []
@@ -22,7 +20,7 @@ def test_a_process_that_stood_still_finds_no_more_than_a_step_gone(monkeypatch):
         assert 0.005 <= loop.time() - began < 60
         assert not called
 
-    loops.run(main())
+    loops.run(main(), monotonic=lambda: time.monotonic() + stood_still[0])
 
 
 def test_time_goes_on_while_nothing_happens():
@@ -35,7 +33,6 @@ def test_time_goes_on_while_nothing_happens():
     loops.run(main())
 
 
-def test_a_state_that_does_not_come_is_given_up(monkeypatch):
-    monkeypatch.setattr(loops, "WITHIN_S", 0.01)
+def test_a_state_that_does_not_come_is_given_up():
     with pytest.raises(TimeoutError):
-        loops.run(loops.until(list))
+        loops.run(loops.until(list, within_s=0.01))

@@ -32,7 +32,8 @@ log.addFilter(lambda record: not (record.exc_info and isinstance(record.exc_info
 class HttpServer:
     """Serves the pages on a bound socket between `start` and `stop`."""
 
-    def __init__(self, probes: Probes, bound: socket.socket) -> None:
+    def __init__(self, probes: Probes, bound: socket.socket, *, idle_s: float = IDLE_S) -> None:
+        self._idle_s = idle_s
         self._probes = probes
         self._bound = bound
         self._pages = {"/": self._root, "/health/live": self._live, "/health/ready": self._ready, "/metrics": self._metrics}
@@ -48,7 +49,7 @@ class HttpServer:
         """
         # Without an application, whose router has its own opinion of a header `Expect`; and what bodies hold is nobody's business.
         server = web.Server(
-            self._answer, access_log=None, auto_decompress=False, keepalive_timeout=IDLE_S, lingering_time=STOP_S, logger=log
+            self._answer, access_log=None, auto_decompress=False, keepalive_timeout=self._idle_s, lingering_time=STOP_S, logger=log
         )
         self._runner = web.ServerRunner(server, shutdown_timeout=STOP_S)
         await self._runner.setup()

@@ -40,10 +40,10 @@ class Label:
         """Return a label with a fresh token."""
         return Label(owner=owner, segments=segments, token=secrets.randbits(63))
 
-    def encode(self) -> bytes:
-        """Return the label as one line of JSON that ends with its checksum."""
+    def encode(self, *, form: int = FORMAT) -> bytes:
+        """Return the label as one line of JSON that ends with its checksum; of another format it says no more than that."""
         owner = self.owner or Identity(cluster="", node=0, incarnation="")
-        facts = dict(zip(_PARTS, (FORMAT, owner.cluster, owner.node, owner.incarnation, self.segments, self.token), strict=True))
+        facts = dict(zip(_PARTS, (form, owner.cluster, owner.node, owner.incarnation, self.segments, self.token), strict=True))
         return json.dumps(facts | {"crc": _checksum(facts)}).encode() + b"\n"
 
 

@@ -39,23 +39,23 @@ def flush_marks(store: Store) -> Ints:
     return marks
 
 
-def read_heads(store: Store, plan: Plan) -> list[Head]:
-    """Return the heads of the values in the plan's window and on to its top."""
+def read_heads(store: Store, plan: Plan, *, bytes_max: int = _READ_BYTES) -> list[Head]:
+    """Return the heads of the values in the plan's window and on to its top, read about `bytes_max` at a time."""
     if plan.window is None:
         return []
-    return heads_between(store, plan.cache, range(store.segments), after=plan.window[0], upto=plan.top.id)
+    return heads_between(store, plan.cache, range(store.segments), after=plan.window[0], upto=plan.top.id, bytes_max=bytes_max)
 
 
-def heads_between(store: Store, cache: int, segments: Iterable[int], *, after: int, upto: int) -> list[Head]:
+def heads_between(store: Store, cache: int, segments: Iterable[int], *, after: int, upto: int, bytes_max: int = _READ_BYTES) -> list[Head]:
     """Return the heads of the values of some segments with base ids in `(after, upto]`."""
     heads: list[Head] = []
     ranges = [keys.log_range(segment, cache, after=after, upto=upto) for segment in segments]
     while ranges:
-        pairs = store.read_logs(ranges, bytes_max=_READ_BYTES)
+        pairs = store.read_logs(ranges, bytes_max=bytes_max)
         for key, value in pairs:
             head = read_head(value, where=f"log, key {key.hex()}")
             heads.append(Head(head.last_id, head.count, len(value)))
-        ranges = _after(ranges, pairs)
+        ranges = _after(ranges, pairs, bytes_max)
     return heads
 
 
@@ -94,9 +94,9 @@ def trim_ranges(trims: Sequence[Trim]) -> list[Range]:
     ]
 
 
-def _after(ranges: list[Range], pairs: list[Pair]) -> list[Range]:
+def _after(ranges: list[Range], pairs: list[Pair], bytes_max: int) -> list[Range]:
     """Return what is left of `ranges` once `pairs` were read; nothing when they ended by themselves."""
-    if sum(len(value) for _, value in pairs) < _READ_BYTES:
+    if sum(len(value) for _, value in pairs) < bytes_max:
         return []
     last = pairs[-1][0]
     return [(max(lower, last + b"\0"), upper) for lower, upper in ranges if upper > last]

@@ -44,11 +44,10 @@ def test_a_key_that_cannot_be_guessed_must_be_named(tmp_path: Path) -> None:
     assert rows_of_file(str(path), key="user").rows == 1
 
 
-def test_a_large_file_is_read_up_to_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("eventlog_cli.demo.input.ROWS_MAX", 1_500)
+def test_a_large_file_is_read_up_to_a_limit(tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl"
     path.write_text("".join(f'{{"key":"{number}"}}\n' for number in range(4_000)))
-    given = rows_of_file(str(path), key=None)
+    given = rows_of_file(str(path), key=None, rows_max=1_500)
     assert given.rows == 1_500
     assert given.title == f"the first 1,500 rows of {path}, keyed by 'key'"
 

@@ -1,23 +1,29 @@
 """How the demo waits for its writers: for as long as they get on."""
 
-from types import SimpleNamespace
+from collections.abc import Callable
 
 import pytest
 
 from eventlog.errors import Unavailable
 from eventlog_cli.demo import story
-from eventlog_cli.demo.story import wait_for
 
 
-@pytest.fixture(autouse=True)
-def _clock(monkeypatch: pytest.MonkeyPatch) -> None:
+class Clock:
     """Time passes while somebody sleeps, and at no other moment."""
-    now = [0.0]
 
-    def sleep(seconds: float) -> None:
-        now[0] += seconds
+    def __init__(self) -> None:
+        self.now = 0.0
 
-    monkeypatch.setattr(story, "time", SimpleNamespace(monotonic=lambda: now[0], sleep=sleep))
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+def wait_for(reached: Callable[[], int], goal: int, *, check: Callable[[], None], seconds_max: float) -> None:
+    clock = Clock()
+    story.wait_for(reached, goal, check=check, seconds_max=seconds_max, monotonic=clock.monotonic, sleep=clock.sleep)
 
 
 def test_writers_that_get_on_are_waited_for_longer_than_a_standstill() -> None:

@@ -4,7 +4,6 @@ import asyncio
 
 import pytest
 
-from eventlog.http import server as server_module
 from eventlog.http.server import CONNECTIONS_MAX, STOP_S, HttpServer, Probes
 from eventlog.transport.server import bind
 from tests.loops import WITHIN_S
@@ -91,11 +90,9 @@ def test_a_page_that_fails_is_in_the_log(caplog: pytest.LogCaptureFixture) -> No
     assert record.exc_info[0] is ZeroDivisionError
 
 
-def test_whoever_keeps_connections_open_keeps_no_probe_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server_module, "IDLE_S", 3_600)  # it is not for this that they are closed
-
+def test_whoever_keeps_connections_open_keeps_no_probe_out() -> None:
     async def main() -> None:
-        server = HttpServer(Probes(ready=str, metrics=str), bind("127.0.0.1", 0))
+        server = HttpServer(Probes(ready=str, metrics=str), bind("127.0.0.1", 0), idle_s=3_600)  # it is not for this that they are closed
         port = await server.start()
         kept = [await asyncio.open_connection("127.0.0.1", port) for _ in range(CONNECTIONS_MAX + 10)]
         async with asyncio.timeout(WITHIN_S):

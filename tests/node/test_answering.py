@@ -13,13 +13,13 @@ from tests.node.polling import FakeExchange, poll_exchange
 
 
 @pytest.mark.parametrize("kind", ["poll", "state", "fetch"])
-def test_an_unexpected_error_is_the_answer_of_the_request_that_met_it_and_nothing_else(tmp_path, monkeypatch, kind):
+def test_an_unexpected_error_is_the_answer_of_the_request_that_met_it_and_nothing_else(tmp_path, kind):
     def fail(spec: FilterSpec, *_: object) -> None:
         raise RecursionError(str(spec.where))
 
     async def act(node):
         cache = await cache_of(node, format="json")
-        monkeypatch.setattr(node.reads.filters, "compiler", fail)
+        node.reads.filters.compiler = fail
         wanted = Filter(where="value.a > 1")
         if kind == "fetch":
             exchange = FakeExchange(Message(fetch=Fetch(cache_id=cache.cache_id, filter=wanted)))

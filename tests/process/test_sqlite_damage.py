@@ -183,11 +183,9 @@ def test_a_path_that_cannot_be_a_file_is_unavailable(tmp_path):
         asyncio.run(read_all(tmp_path / "folder"))
 
 
-def test_a_writer_that_never_lets_go_makes_commits_unavailable_and_they_did_not_happen(path, monkeypatch):
-    monkeypatch.setattr(sqlite, "BUSY_TIMEOUT_MS", 30)
-
+def test_a_writer_that_never_lets_go_makes_commits_unavailable_and_they_did_not_happen(path):
     async def story():
-        store = await open_sqlite(path, create=False)
+        store = await open_sqlite(path, create=False, options=SqliteOptions(busy_ms_max=30))
         try:
             with closing(sqlite3.connect(path, isolation_level=None)) as other:
                 other.execute("BEGIN IMMEDIATE")

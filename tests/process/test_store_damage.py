@@ -308,13 +308,11 @@ def test_a_missing_identity_is_not_a_new_directory(original, tmp_path):
     assert (path / "store" / "db").exists()
 
 
-def test_a_newer_format_is_named_as_such(original, tmp_path, monkeypatch):
+def test_a_newer_format_is_named_as_such(original, tmp_path):
     path = original.copy(tmp_path)
     file = path / "store" / "identity"
     label = decode_label(file.read_bytes(), where="x")
-    monkeypatch.setattr("eventlog.segment.directory.FORMAT", 2)
-    file.write_bytes(label.encode())
-    monkeypatch.undo()
+    file.write_bytes(label.encode(form=2))
     assert isinstance(verdict(path, original), UnsupportedFormat)
 
 

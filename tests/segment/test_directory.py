@@ -59,10 +59,8 @@ def test_a_label_cut_anywhere_is_refused(tmp_path):
             decode_label(data[:size], where="x")
 
 
-def test_a_newer_format_is_named_as_such(monkeypatch):
-    monkeypatch.setattr("eventlog.segment.directory.FORMAT", 2)
-    data = Label.new(OWNER, 8).encode()
-    monkeypatch.undo()
+def test_a_newer_format_is_named_as_such():
+    data = Label.new(OWNER, 8).encode(form=2)
     assert json.loads(data)["format"] == 2
     with pytest.raises(UnsupportedFormat, match="format 2"):
         decode_label(data, where="x")

@@ -50,7 +50,7 @@ def time_zones() -> DemoRows:
     return DemoRows(cache="clock-changes", title=f"every clock change of {zones} time zones", parts=parts)
 
 
-def rows_of_file(path: str, *, key: str | None) -> DemoRows:
+def rows_of_file(path: str, *, key: str | None, rows_max: int = ROWS_MAX) -> DemoRows:
     """Return the first rows of a file, without those that cannot be written.
 
     Raises:
@@ -61,15 +61,15 @@ def rows_of_file(path: str, *, key: str | None) -> DemoRows:
     batches: list[Batch] = []
     rows, refused, why = 0, 0, ""
     for batch in _batches(path, field):
-        batches.append(batch.first(ROWS_MAX - rows))
+        batches.append(batch.first(rows_max - rows))
         rows += len(batches[-1].keys)
         refused += len(batch.rejections)
         why = why or _first_refusal(batch)
-        if rows >= ROWS_MAX:
+        if rows >= rows_max:
             break
     if not rows:
         raise InvalidArgument(why=f"no row of {path} has a key in field {field!r}{why}; name another with --key")
-    which = f"the first {rows:,} rows of {path}" if rows >= ROWS_MAX else path
+    which = f"the first {rows:,} rows of {path}" if rows >= rows_max else path
     but = f", but {refused:,} refused rows{why}" if refused else ""
     return DemoRows(cache="rows", title=f"{which}, keyed by {field!r}{but}", parts=[batch for batch in batches if batch.keys])
 

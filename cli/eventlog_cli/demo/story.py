@@ -311,20 +311,28 @@ class Writers:
         return [write for writer in self._writers for write in writer.writes]
 
 
-def wait_for(reached: Callable[[], int], goal: int, *, check: Callable[[], None], seconds_max: float) -> None:
+def wait_for(
+    reached: Callable[[], int],
+    goal: int,
+    *,
+    check: Callable[[], None],
+    seconds_max: float,
+    monotonic: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> None:
     """Wait until `reached` returns `goal` or more; `check` raises when there is no point in waiting.
 
     Raises:
         Unavailable: it stood still for `seconds_max`.
     """
-    last, deadline = reached(), time.monotonic() + seconds_max
+    last, deadline = reached(), monotonic() + seconds_max
     while (now := reached()) < goal:
         check()
         if now > last:
-            last, deadline = now, time.monotonic() + seconds_max
-        elif time.monotonic() > deadline:
+            last, deadline = now, monotonic() + seconds_max
+        elif monotonic() > deadline:
             raise Unavailable(why=f"a writer had no write acknowledged for {seconds_max:.0f} s")
-        time.sleep(_LOOK_EVERY_SECONDS)
+        sleep(_LOOK_EVERY_SECONDS)
 
 
 class _Writer(threading.Thread):

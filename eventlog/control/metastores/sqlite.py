@@ -46,6 +46,7 @@ class SqliteOptions:
 
     poll_ms: int = 250  # members tell each other of their commits: this is for what nobody told, renewals of leases most of all
     revisions_kept: int = REVISIONS_KEPT
+    busy_ms_max: int = 5_000  # for others to let go of the file
     now_ms: Callable[[], int] = _since_boot_ms
 
 
@@ -63,18 +64,18 @@ async def open_sqlite(path: Path, *, create: bool, options: SqliteOptions | None
     thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="metadata")
     loop = asyncio.get_running_loop()
     try:
-        file = await loop.run_in_executor(thread, partial(_open, path, create=create, revisions_kept=chosen.revisions_kept))
+        file = await loop.run_in_executor(thread, partial(_open, path, create=create, options=chosen))
     except BaseException:
         thread.shutdown(wait=False)
         raise
     return SqliteStore(file, thread, chosen)
 
 
-def _open(path: Path, *, create: bool, revisions_kept: int) -> "MetaFile":
+def _open(path: Path, *, create: bool, options: SqliteOptions) -> "MetaFile":
     if create and not path.exists():
         create_file(path)
     keep_private(path)
-    return MetaFile(path, revisions_kept=revisions_kept)
+    return MetaFile(path, options)
 
 
 class SqliteStore:
@@ -177,7 +178,6 @@ class _SqliteLease:
 
 APPLICATION_ID = 0x45764C67  # "EvLg"
 FORMAT = 1
-BUSY_TIMEOUT_MS = 5_000
 
 _SCHEMA = """
 CREATE TABLE clock (one INTEGER PRIMARY KEY CHECK (one = 1), revision INTEGER NOT NULL, compacted INTEGER NOT NULL, crc INTEGER NOT NULL);
@@ -263,9 +263,10 @@ def _sync_directory(path: Path) -> None:
 class MetaFile:
     """An opened file. Every method is one transaction."""
 
-    def __init__(self, path: Path, *, revisions_kept: int) -> None:
+    def __init__(self, path: Path, options: SqliteOptions) -> None:
         self._path = path
-        self._revisions_kept = revisions_kept
+        self._revisions_kept = options.revisions_kept
+        self._busy_ms_max = options.busy_ms_max
         with self._named_errors():
             self._connection = self._connect()
         found = path.stat()
@@ -278,7 +279,7 @@ class MetaFile:
             raise MetadataLost(where=str(self._path), why="the file is empty")
         # Not read-write-create: SQLite must not make a file where one vanished since.
         uri = f"{self._path.absolute().as_uri()}?mode=rw"
-        connection = sqlite3.connect(uri, uri=True, isolation_level=None, timeout=BUSY_TIMEOUT_MS / 1000)
+        connection = sqlite3.connect(uri, uri=True, isolation_level=None, timeout=self._busy_ms_max / 1000)
         try:
             self._check(connection)
             connection.execute("PRAGMA synchronous = full")

@@ -50,11 +50,11 @@ def slot_bytes(segments: int, *, form: int = FORMAT) -> int:
     return -(-(_HEAD_BYTES[form] + 12 * segments + 4) // _SLOT_ALIGN) * _SLOT_ALIGN
 
 
-def encode_slot(ends: LogEnds, *, token: int, reached: Reached) -> bytes:
-    """Return one slot."""
+def encode_slot(ends: LogEnds, *, token: int, reached: Reached, form: int = FORMAT) -> bytes:
+    """Return one slot; a later format than ours is only said to be one."""
     body = b"".join(
         (
-            _HEAD.pack(_MAGIC, FORMAT, 0, len(ends.ids), 0, ends.generation, token),
+            _HEAD.pack(_MAGIC, form, 0, len(ends.ids), 0, ends.generation, token),
             _COUNTS.pack(*reached),
             ends.ids.astype("<i8", copy=False).tobytes(),
             ends.epochs.astype("<u4", copy=False).tobytes(),

@@ -120,12 +120,8 @@ def test_the_file_of_another_directory_or_size_is_a_lost_disk(path):
         read(path, segments=4)
 
 
-def test_a_newer_format_is_named_as_such(path, monkeypatch):
-    file, ends = open_ends(path, segments=3, token=TOKEN)
-    monkeypatch.setattr("eventlog.segment.rocks.ends.FORMAT", 3)
-    file.write(ends, REACHED)
-    file.close()
-    monkeypatch.undo()
+def test_a_newer_format_is_named_as_such(path):
+    path.write_bytes(encode_slot(ends_of(1, 2, 3), token=TOKEN, reached=REACHED, form=3).ljust(2 * slot_bytes(3), b"\0"))
     with pytest.raises(UnsupportedFormat, match="format 3"):
         read(path)
 

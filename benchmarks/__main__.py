@@ -2,6 +2,7 @@
 
 import argparse
 import sys
+from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 
@@ -35,14 +36,14 @@ NAMES = (
 )
 
 
-def main() -> int:
+def main(words: Sequence[str]) -> int:
     """Return 0 when everything ran, whatever was reached."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"which ones: {', '.join(NAMES)} (default: all)")
     parser.add_argument("--quick", action="store_true", help="a twentieth of the sizes: shows that it runs, the figures are rough")
     parser.add_argument("--json", type=Path, metavar="FILE", help="keep the results here, too")
     parser.add_argument("--page", type=Path, metavar="FILE", help="put the tables into this page, docs/benchmarks.md for instance")
-    chosen = parser.parse_args()
+    chosen = parser.parse_args(words)
     if unknown := set(chosen.names) - set(NAMES):
         parser.error(f"there is no benchmark {', '.join(sorted(unknown))}; there are {', '.join(NAMES)}")
     about = machine.describe()
@@ -68,4 +69,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

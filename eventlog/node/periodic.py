@@ -55,7 +55,7 @@ class Periodic:
         works = {
             "lease": (LEASE_RENEW_MS, self._node.lease.renew),
             "checkpoint": (_CHECKPOINT_MS, self._node.checkpoints.write),
-            "expiry": (_EXPIRY_MS, self._expire),
+            "expiry": (_EXPIRY_MS, self.expire),
             "disk": (_DISK_MS, self._look_at_disk),
             "room": (_ROOM_MS, self._make_room),
             "settle": (_SETTLE_MS, self._settle),
@@ -88,7 +88,7 @@ class Periodic:
         if ahead_ms := self._node.peers.clocks_ahead_ms():
             self._node.clock.hear_others(ahead_ms)
 
-    async def _expire(self) -> None:
+    async def expire(self) -> None:
         """End lifespans. On a disk that is nearly full they wait: `get` gives none that is over, and a write without room ends the node."""
         node, now = self._node, self._node.now_2020()
         for cache in list(node.caches):

@@ -11,7 +11,7 @@ A client sends a name, a version and JSON; nothing that it sends is imported or 
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Protocol, get_type_hints, runtime_checkable
 
 import msgspec
@@ -118,9 +118,14 @@ class Factories:
 @cache
 def installed() -> Factories:
     """Return the factories of this Python environment, looked up once a process."""
+    return load_factories(entry_points(group=GROUP))
+
+
+def load_factories(points: Iterable[EntryPoint]) -> Factories:
+    """Return the factories that entry points name; one that cannot be loaded, or is none, is described as broken."""
     found: list[FilterFactory] = []
     broken: list[FilterDescription] = []
-    for point in entry_points(group=GROUP):
+    for point in points:
         try:
             loaded = point.load()
         except BaseException as error:  # noqa: BLE001 -- the edge to an operator's code, which runs as it is loaded

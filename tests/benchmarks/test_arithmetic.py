@@ -134,9 +134,8 @@ def test_a_machine_that_others_use_is_told():
     assert "LOADED" not in machine.Watch(quiet.at - 100.0, quiet.everyone, quiet.ours).remark()
 
 
-def test_a_benchmark_that_is_not_there_is_a_usage_error(monkeypatch, capsys):
-    monkeypatch.setattr("sys.argv", ["benchmarks", "appendd"])
+def test_a_benchmark_that_is_not_there_is_a_usage_error(capsys):
     with pytest.raises(SystemExit) as ended:
-        main()
+        main(["appendd"])
     assert ended.value.code == 2
     assert "there is no benchmark appendd; there are append" in capsys.readouterr().err

@@ -121,13 +121,11 @@ def test_the_program_is_called_as_it_can_be_called_again(tmp_path: Path, monkeyp
     program = tmp_path / "bin" / "eventlog"
     program.parent.mkdir()
     program.touch(0o755)
-    monkeypatch.setattr(sys, "argv", [str(program)])
     monkeypatch.setenv("PATH", str(program.parent))
-    assert program_words() == ("eventlog",)
+    assert program_words(str(program)) == ("eventlog",)
     monkeypatch.setenv("PATH", "/nowhere")
-    assert program_words() == (str(program),)
-    monkeypatch.setattr(sys, "argv", ["pytest"])
-    assert program_words() == (sys.executable, "-m", "eventlog_cli")
+    assert program_words(str(program)) == (str(program),)
+    assert program_words("pytest") == (sys.executable, "-m", "eventlog_cli")
 
 
 ZONES = files("tzdata") / "zoneinfo"

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from eventlog.client.formats import CacheFormat
 from eventlog.events import Event, EventSource, Kind
 from eventlog.limits import JSON_DEPTH_MAX, KEY_BYTES_MAX
-from eventlog_cli.loading import lines
 from eventlog_cli.loading.lines import KeyedLines
 from eventlog_cli.loading.rows import Batch, Shape
 from eventlog_cli.loading.source import reader_of
@@ -217,12 +216,9 @@ def test_a_line_with_a_word_for_it_removes_its_key() -> None:
     ]
 
 
-def test_a_batch_ends_at_its_bytes_before_it_ends_at_its_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lines, "BATCH_BYTES_TARGET", 8)
-    assert [(len(batch.keys), batch.last_line) for batch in read_keyed(b"a:1\nb:2\nc:3\nd:4\n\r\r\r\r\r\r\r\r\r\n", rows=5)] == [
-        (3, 3),
-        (1, 5),
-    ]
+def test_a_batch_ends_at_its_bytes_before_it_ends_at_its_rows() -> None:
+    batches = read_keyed(b"a:1\nb:2\nc:3\nd:4\n\r\r\r\r\r\r\r\r\r\n", rows=5, batch_bytes=8)
+    assert [(len(batch.keys), batch.last_line) for batch in batches] == [(3, 3), (1, 5)]
 
 
 @given(

@@ -3,6 +3,7 @@
 import csv
 import io
 import tracemalloc
+from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -18,7 +19,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eventlog.errors import InvalidArgument
-from eventlog_cli.loading import rows as rows_module
 from eventlog_cli.loading.rows import Shape
 from eventlog_cli.loading.source import FORMATS, Damaged, format_of, open_source, reader_of
 from tests.cli.loading import KEYED, WITH_OPERATION, Pieces, Row, items, read, refused
@@ -129,14 +129,11 @@ def test_an_empty_key_is_a_key(format_name: str) -> None:
 
 
 @pytest.mark.parametrize("format_name", FORMATS)
-def test_a_batch_ends_at_its_bytes_before_it_ends_at_its_rows(format_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_batch_ends_at_its_bytes_before_it_ends_at_its_rows(format_name: str) -> None:
     rows = [{"k": str(number), "v": "v" * 1_000} for number in range(8)]
-    for module in ("lines", "parquet", "avro"):
-        monkeypatch.setattr(f"eventlog_cli.loading.{module}.BATCH_BYTES_TARGET", 2_000)
-    batches = read(format_name, WRITE[format_name](rows), KEYED, rows=1_000)
+    batches = read(format_name, WRITE[format_name](rows), replace(KEYED, batch_bytes=2_000), rows=1_000)
     assert len(items(batches)) == 8
     assert max(len(batch.keys) for batch in batches) <= 3
-    assert rows_module.BATCH_BYTES_TARGET == 4 << 20
 
 
 # ------------------------------------------------------------------ csv

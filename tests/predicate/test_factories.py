@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from eventlog.errors import BadFilterParameters, BadPredicate, EventLogError, FilterNotFound
 from eventlog.predicate import factories
 from eventlog.predicate.compile import compile_filter
-from eventlog.predicate.factories import Factories, installed
+from eventlog.predicate.factories import Factories, installed, load_factories
 from eventlog.predicate.shipped import json_pointer_equals, sample
 from eventlog.predicate.spec import FilterSpec
 from tests.predicate.rows import BYTES, JSON, events
@@ -200,26 +200,24 @@ def test_a_mask_has_one_bool_for_each_event(answer):
         matched("every-nth", b"", known=Factories([factory]))
 
 
-def test_a_named_filter_that_leaves_values_out_is_not_believed(monkeypatch):
-    monkeypatch.setattr(Failing, "project", lambda _self, _columns: [b"x"])
-    found = compile_filter(FilterSpec(name="failing", arguments=b'{"pattern": "a"}'), JSON, Factories([Failing()]))
+def test_a_named_filter_that_leaves_values_out_is_not_believed():
+    class Short(Failing):
+        def project(self, columns):
+            return [b"x"]
+
+    found = compile_filter(FilterSpec(name="failing", arguments=b'{"pattern": "a"}'), JSON, Factories([Short()]))
     with pytest.raises(EventLogError, match=r"^filter failing: ValueError: "):
         found.project(ROWS)
 
 
-def test_what_is_installed_is_described_and_what_is_broken_is_said(monkeypatch):
+def test_what_is_installed_is_described_and_what_is_broken_is_said():
     points = [
         EntryPoint(name="sample", value="eventlog.predicate.shipped:sample", group=factories.GROUP),
         EntryPoint(name="gone", value="eventlog.no_such_module:thing", group=factories.GROUP),
         EntryPoint(name="missing", value="eventlog.predicate.shipped:no_such_name", group=factories.GROUP),
         EntryPoint(name="odd", value="eventlog.predicate.shipped:Sample", group=factories.GROUP),
     ]
-    monkeypatch.setattr(factories, "entry_points", lambda *, group: points if group == factories.GROUP else [])
-    installed.cache_clear()
-    try:
-        found = {one.name: one for one in installed().describe()}
-    finally:
-        installed.cache_clear()
+    found = {one.name: one for one in load_factories(points).describe()}
     assert found["sample"].parameters == {"fraction": "float", "seed": "int"}
     assert not found["sample"].broken
     assert all(found[name].broken for name in ("gone", "missing", "odd"))

@@ -306,7 +306,7 @@ class Known:
 
 def commands_to_try(known: Known, node: NodeProcess, *, start: Path | None) -> list[str]:
     """Return six commands to `node` that work one after the other; the first runs the script `start`, if the nodes do not run."""
-    program = program_words()
+    program = program_words(sys.argv[0])
     server = () if node.address == SERVER_DEFAULT else ("--server", node.address)
     status = ("admin", "status", *server)
     reading = ("consume", known.cache, *server, "--from-id")
@@ -322,9 +322,9 @@ def commands_to_try(known: Known, node: NodeProcess, *, start: Path | None) -> l
     return [shlex.join(words) for words in first + rest]
 
 
-def program_words() -> tuple[str, ...]:
-    """Return how this program can be called again from here."""
-    called = Path(sys.argv[0])
+def program_words(called_as: str) -> tuple[str, ...]:
+    """Return how this program, which was called as `called_as`, can be called again from here."""
+    called = Path(called_as)
     if called.name != "eventlog" or not called.exists():
         return sys.executable, "-m", "eventlog_cli"
     found = shutil.which("eventlog")

@@ -1,6 +1,7 @@
 """`eventlog demo`: the command, its last page, and what stays behind."""
 
 import shlex
+import sys
 import tempfile
 from pathlib import Path
 
@@ -46,7 +47,7 @@ def command(path: str | None, key: str | None, *, nodes: int, keep: bool, direct
     try:
         story.run()
         stays = keep
-        start, stop = cluster.write_scripts(program_words())
+        start, stop = cluster.write_scripts(program_words(sys.argv[0]))
     except EventLogError as error:
         raise click.ClickException(f"the demo did not come to its end: {error}; its files are left in {home}") from error
     finally:

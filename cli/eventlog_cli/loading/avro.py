@@ -15,7 +15,7 @@ from fastavro.read import BLOCK_READERS, LOGICAL_READERS
 from eventlog.client.formats import avro_format
 from eventlog.client.strict_json import Misfit
 from eventlog.limits import VALUE_BYTES_CAP
-from eventlog_cli.loading.rows import BATCH_BYTES_TARGET, Batch, RowRefused, Shape, Unreadable, type_name
+from eventlog_cli.loading.rows import Batch, RowRefused, Shape, Unreadable, type_name
 from eventlog_cli.loading.source import Damaged, Input
 
 
@@ -87,7 +87,7 @@ class Avro:
             except RowRefused as error:
                 batch.reject(line, str(error))
             batch.last_line = line
-            if batch.lines >= self._rows or held >= BATCH_BYTES_TARGET:
+            if batch.lines >= self._rows or held >= self._shape.batch_bytes:
                 yield batch
                 batch, held = Batch(), 0
         if batch.lines:

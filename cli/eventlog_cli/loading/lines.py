@@ -126,7 +126,7 @@ class Jsonl:
         return (
             longest <= self._shape.value_bytes_max
             and ((longest <= self._shape.key_bytes_max and not self._shape.operation) or max(map(len, keys)) <= self._shape.key_bytes_max)
-            and (longest * len(values) <= BATCH_BYTES_TARGET or sum(map(len, values)) <= BATCH_BYTES_TARGET)
+            and (longest * len(values) <= self._shape.batch_bytes or sum(map(len, values)) <= self._shape.batch_bytes)
         )
 
     def _slow(self, first: int, lines: list[bytes]) -> Iterator[Batch]:
@@ -141,7 +141,7 @@ class Jsonl:
                 batch.reject(number, str(error))
             held += len(text)
             batch.last_line = number
-            if held > BATCH_BYTES_TARGET:
+            if held > self._shape.batch_bytes:
                 yield batch
                 batch, held = Batch(), 0
         if batch.lines:
@@ -205,8 +205,17 @@ class KeyedLines:
     """
 
     def __init__(
-        self, stream: Input, form: "CacheFormat", *, separator: bytes, removal_words: frozenset[bytes], value_bytes_max: int, rows: int
+        self,
+        stream: Input,
+        form: "CacheFormat",
+        *,
+        separator: bytes,
+        removal_words: frozenset[bytes],
+        value_bytes_max: int,
+        rows: int,
+        batch_bytes: int = BATCH_BYTES_TARGET,
     ) -> None:
+        self._batch_bytes = batch_bytes
         self._form = form
         self._separator = separator
         self._removal_words = removal_words
@@ -225,7 +234,7 @@ class KeyedLines:
                         batch.reject(number, str(error))
                 held += len(line)
                 batch.last_line = number
-                if held >= BATCH_BYTES_TARGET and batch.lines:
+                if held >= self._batch_bytes and batch.lines:
                     yield batch
                     batch, held = Batch(), 0
             if batch.lines:
@@ -327,7 +336,7 @@ class Csv:
                 if names is None:
                     break
             batch.last_line = self._lines_read
-            if batch.lines >= self._rows or held >= BATCH_BYTES_TARGET:
+            if batch.lines >= self._rows or held >= self._shape.batch_bytes:
                 yield batch
                 batch, held = Batch(), 0
         if self._lines.damage is not None:

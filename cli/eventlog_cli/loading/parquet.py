@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from eventlog.limits import MIB
-from eventlog_cli.loading.rows import BATCH_BYTES_TARGET, Batch, RowRefused, Shape
+from eventlog_cli.loading.rows import Batch, RowRefused, Shape
 from eventlog_cli.loading.source import Damaged, Unpacked
 
 READ_BYTES = 1 * MIB  # of a column at once; all of it in a row group otherwise
@@ -48,9 +48,10 @@ class Parquet:
         """Yield the rows, few together where they are large."""
         for group in range(parquet.num_row_groups):
             told = parquet.metadata.row_group(group)
-            rows = min(self._rows, _rows_together(told.num_rows, told.total_byte_size))
+            rows = min(self._rows, _rows_together(told.num_rows, told.total_byte_size, batch_bytes=self._shape.batch_bytes))
             for table in parquet.iter_batches(rows, row_groups=[group]):
-                step = _rows_together(table.num_rows, table.nbytes)  # more bytes than were told where values repeat
+                # More bytes than were told where values repeat.
+                step = _rows_together(table.num_rows, table.nbytes, batch_bytes=self._shape.batch_bytes)
                 for at in range(0, table.num_rows, step):
                     yield table.slice(at, step)
 
@@ -65,15 +66,15 @@ class Parquet:
             except RowRefused as error:
                 batch.reject(line, str(error))
             batch.last_line = line
-            if held >= BATCH_BYTES_TARGET:
+            if held >= self._shape.batch_bytes:
                 yield batch
                 batch, held = Batch(), 0
         if batch.lines:
             yield batch
 
 
-def _rows_together(rows: int, nbytes: int) -> int:
-    return max(1, BATCH_BYTES_TARGET * rows // max(nbytes, 1))
+def _rows_together(rows: int, nbytes: int, *, batch_bytes: int) -> int:
+    return max(1, batch_bytes * rows // max(nbytes, 1))
 
 
 def _to_rows(table: pa.RecordBatch) -> list[dict[str, Any] | RowRefused]:

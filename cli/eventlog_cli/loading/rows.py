@@ -77,8 +77,8 @@ class Reader(Protocol):
 class Shape:
     """What a row must have: the field that is its key; the field and the words that make it a removal; how large it may be.
 
-    With `text_keys` a key of bytes has to be UTF-8, as the cache takes no other. `encode` makes a value of a row where that is not JSON,
-    and raises ValueError with what does not fit.
+    A batch of rows ends at `batch_bytes`. With `text_keys` a key of bytes has to be UTF-8, as the cache takes no other. `encode` makes
+    a value of a row where that is not JSON, and raises ValueError with what does not fit.
     """
 
     key: str
@@ -86,6 +86,7 @@ class Shape:
     removal_words: frozenset[str] = frozenset()
     key_bytes_max: int = KEY_BYTES_MAX
     value_bytes_max: int = VALUE_BYTES_MAX
+    batch_bytes: int = BATCH_BYTES_TARGET
     text_keys: bool = True
     encode: Callable[[dict[str, Any]], bytes] | None = None
 

@@ -36,8 +36,17 @@ log = logging.getLogger("eventlog.node")
 _AGAIN_MS = 200
 _OF_ONE_NODE = (NODE_PREFIX, WRITER_PREFIX)  # what the renewal of a lease writes
 SPREAD_MS_MAX = 1_000  # how long whoever changed something waits for the others to have seen it
-PAUSE_MS = 1_000  # changes come in crowds
-LEASES_MS = 10_000  # how old a lease may be in the copy: it is renewed all the time, and a rebuilt one is raised above any id
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeepingTimes:
+    """When a copy of the records is written."""
+
+    pause_ms: int = 1_000  # changes come in crowds
+    leases_ms: int = 10_000  # how old a lease may be in the copy: it is renewed all the time, and a rebuilt one is raised above any id
+
+
+KEEPING_TIMES = KeepingTimes()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,8 +74,9 @@ class Sources:
 class Metadata:
     """The view of one node. `hooks` are called in their order with every change, and must not wait."""
 
-    def __init__(self, store: MetaStore, *, view: ClusterView, sources: Sources, peers: Peers) -> None:
+    def __init__(self, store: MetaStore, *, view: ClusterView, sources: Sources, peers: Peers, again_ms: int = _AGAIN_MS) -> None:
         self.view = view
+        self._again_ms = again_ms
         self.hooks: list[Callable[[ViewChange], None]] = []
         self._store = store
         self._sources = sources
@@ -96,7 +106,7 @@ class Metadata:
                 if str(error) != self._outage:
                     log.warning("metadata_unavailable error=%s", error)
                 self._outage = str(error)
-                await asyncio.sleep(_AGAIN_MS / 1000)
+                await asyncio.sleep(self._again_ms / 1000)
 
     async def _follow(self) -> None:
         view = _not_emptied(await self._sources.read())
@@ -213,16 +223,18 @@ def _without_lease(record: NodeRecord) -> NodeRecord:
     return msgspec.structs.replace(record, ceiling=0, acknowledged=0)
 
 
-async def keep_records(store: MetaStore, metadata: Metadata, home: Home, failures: Counter[str]) -> None:
+async def keep_records(
+    store: MetaStore, metadata: Metadata, home: Home, failures: Counter[str], *, times: KeepingTimes = KEEPING_TIMES
+) -> None:
     """Write a copy a moment after each change, and now and then for leases. A disk that takes nothing costs the copy, not the node."""
     while True:
         with suppress(TimeoutError):
-            async with asyncio.timeout(LEASES_MS / 1000):
+            async with asyncio.timeout(times.leases_ms / 1000):
                 await metadata.changed.wait()
         metadata.changed.clear()
         if not await attempt(partial(keep_now, store, home), name="records", failures=failures):
             metadata.changed.set()
-        await asyncio.sleep(PAUSE_MS / 1000)
+        await asyncio.sleep(times.pause_ms / 1000)
 
 
 async def keep_now(store: MetaStore, home: Home) -> None:

@@ -296,15 +296,16 @@ class Running:
 class Coordinators:
     """The groups that a node coordinates, by name and cache."""
 
-    def __init__(self, node: CoordinatorGround) -> None:
+    def __init__(self, node: CoordinatorGround, *, groups_max: int = GROUPS_PER_NODE_MAX) -> None:
         self._node = node
+        self.groups_max = groups_max
         self._running: dict[GroupId, Running] = {}
         self._peak = 0
         self._loading: dict[str, asyncio.Lock] = {}
 
     def figures(self) -> dict[str, tuple[int, int, int]]:
         """Return used, limit and peak of what is bounded here."""
-        return {"groups": (len(self._running), GROUPS_PER_NODE_MAX, self._peak)}
+        return {"groups": (len(self._running), self.groups_max, self._peak)}
 
     def is_elsewhere(self, exchange: Exchange, group: str) -> bool:
         """Have a group's coordinator answer a request if that is another node, and return whether it is."""
@@ -325,8 +326,8 @@ class Coordinators:
         await self._check_fresh(group)
         self._drop_old(group)
         running = self._running.get((group, cache_id))
-        if running is None and create is not None and len(self._running) >= GROUPS_PER_NODE_MAX:
-            raise Overloaded(what="the number of groups with members at one node", limit=GROUPS_PER_NODE_MAX)
+        if running is None and create is not None and len(self._running) >= self.groups_max:
+            raise Overloaded(what="the number of groups with members at one node", limit=self.groups_max)
         if running is None:
             await self._load(group)
             running = self._running.get((group, cache_id))

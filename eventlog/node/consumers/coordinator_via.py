@@ -49,8 +49,9 @@ class _Members:
 class MemberConnections:
     """Notes over which connection each member speaks, and tells its coordinator when that closes."""
 
-    def __init__(self, node: CoordinatorViaGround) -> None:
+    def __init__(self, node: CoordinatorViaGround, *, members_max: int = MEMBERS_MAX) -> None:
         self._node = node
+        self.members_max = members_max
 
     def speaks(self, exchange: Exchange) -> None:
         """Note over which connection a member speaks, and write it into the request that tells its coordinator.
@@ -67,7 +68,7 @@ class MemberConnections:
         own = self._node.number, members.number
         if (request.via_node, request.via_connection) not in ((0, 0), own):  # its own where the request is being worked on once more
             raise BadMessage(why="via_node and via_connection are for the node that passes a beat on to say")
-        if len(members.ids) < MEMBERS_MAX:
+        if len(members.ids) < self.members_max:
             members.ids.add((request.group, request.cache_id, request.member))
         request.via_node, request.via_connection = own
 

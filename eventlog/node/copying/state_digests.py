@@ -66,6 +66,7 @@ class StateDigests:
 
     def __init__(self, node: StateDigestsGround) -> None:
         self._node = node
+        self.wait_s = _WAIT_S  # for a copy to know of what it is compared up to
 
     async def pin_of(self, segment: int) -> int:
         """Pin the state of a segment as it is now; return one above the last id that changed it, 0 where the state is not whole here."""
@@ -95,7 +96,7 @@ class StateDigests:
     async def _reach(self, segment: int, upto: int) -> None:
         """Wait until this copy knows of everything up to `upto`."""
         try:
-            async with asyncio.timeout(_WAIT_S):
+            async with asyncio.timeout(self.wait_s):
                 while self._node.state_reads.pins.places().applied[segment] < upto:  # noqa: ASYNC110  # watermarks move it, which tell nobody
                     await asyncio.sleep(_PAUSE_S)
         except TimeoutError:

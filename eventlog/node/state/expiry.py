@@ -60,7 +60,9 @@ class Expirer:
         serving: npt.NDArray[np.bool_],
         submit: Callable[[Pending], None],
         delete_rows: Callable[[list[bytes]], Awaitable[None]],
+        answer_s: float = _ANSWER_S,
     ) -> None:
+        self.answer_s = answer_s
         self._store = store
         self._entries = entries
         self._serving = serving
@@ -106,7 +108,7 @@ class Expirer:
             else:
                 self._left.add((cache.cache_id, row.segment))
         if expiring:
-            await asyncio.wait(expiring, timeout=_ANSWER_S)
+            await asyncio.wait(expiring, timeout=self.answer_s)
         for answer, row in expiring.items():
             if answer.done() and not isinstance(answer.result(), EventLogError):
                 done.append(row.row)

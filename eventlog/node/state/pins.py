@@ -58,7 +58,8 @@ class Pin:
 class Pins:
     """The pins of a node. `places` is called on the loop."""
 
-    def __init__(self, store: Store, storage: StorageThread, *, places: Callable[[], Places]) -> None:
+    def __init__(self, store: Store, storage: StorageThread, *, places: Callable[[], Places], sweep_s: float = _SWEEP_S) -> None:
+        self.sweep_s = sweep_s
         self._store = store
         self._storage = storage
         self._places = places
@@ -89,7 +90,7 @@ class Pins:
         self.peak = max(self.peak, len(self._pins))
         self._make_room()
         if self._sweeping is None:
-            self._sweeping = asyncio.get_running_loop().call_later(_SWEEP_S, self._sweep)
+            self._sweeping = asyncio.get_running_loop().call_later(self.sweep_s, self._sweep)
         return pin
 
     def find(self, segment: int, id_: int) -> Pin | None:
@@ -136,4 +137,4 @@ class Pins:
                 self.drop(pin)
         self._make_room()
         if self._pins:
-            self._sweeping = asyncio.get_running_loop().call_later(_SWEEP_S, self._sweep)
+            self._sweeping = asyncio.get_running_loop().call_later(self.sweep_s, self._sweep)

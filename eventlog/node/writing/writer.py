@@ -92,6 +92,7 @@ class Writer:
         self._drafter = Drafter(overlay=overlay, store=store, bounds=bounds, put_back=self.queue.put_back)
         self._hooks = hooks
         self.wait_ms_max = wait_ms_max  # how long a group waits for ids
+        self.look_ms = _WAIT_MS  # and how often it looks for them
         self._is_turn_due = False
         self._parts_ready: list[CachePart] | None = None  # ... if it waits for ids alone
         self._drafts: list[Draft] | None = None  # of the group that `run` makes ready
@@ -317,11 +318,11 @@ class Writer:
 
     async def _ids(self, count: int) -> int:
         """Return the base of a run of ids; waits while ids run too far ahead of the clock or the lease is being renewed."""
-        for _ in range(self.wait_ms_max // _WAIT_MS):
+        for _ in range(self.wait_ms_max // self.look_ms):
             try:
                 return self._clock.next(count)
             except (ClockAhead, MetadataUnavailable):
-                await asyncio.sleep(_WAIT_MS / 1000)
+                await asyncio.sleep(self.look_ms / 1000)
         return self._clock.next(count)
 
     # ------------------------------------------------------------ in flight

@@ -12,7 +12,6 @@ from eventlog.control.metastores.resolving import ResolvingStore
 from eventlog.control.records import encode, node_key, segment_key
 from eventlog.control.view import PREFIXES, read_view
 from eventlog.errors import MetadataUnavailable
-from eventlog.node.cluster import metadata as module
 from eventlog.node.cluster.metadata import Metadata, Sources, difference
 from eventlog.node.cluster.peers import PeerIdentity, Peers
 from tests import loops
@@ -56,7 +55,7 @@ def with_world(act, store=None):
         world = World(store or MemoryStore())
         await world.store.commit({}, puts={node_key(7): encode(node(7))})
         sources = Sources(read=world.read, follow_caches=world.follow_caches, look=world.look)
-        world.metadata = Metadata(world.store, view=await world.read(), sources=sources, peers=world.peers)
+        world.metadata = Metadata(world.store, view=await world.read(), sources=sources, peers=world.peers, again_ms=1)
         world.metadata.hooks.append(world.changed)
         world.seen.clear()
         running = asyncio.create_task(world.metadata.run())
@@ -137,9 +136,7 @@ def test_a_view_is_listed_again_when_revisions_were_forgotten():
     with_world(act, MemoryStore(revisions_kept=2))
 
 
-def test_a_store_that_was_emptied_leaves_what_was_known(monkeypatch):
-    monkeypatch.setattr(module, "_AGAIN_MS", 1)
-
+def test_a_store_that_was_emptied_leaves_what_was_known():
     async def act(world):
         await world.metadata.reached(await world.store.commit({}, puts={segment_key(1): encode(segment(1))}))
         world.seen.clear()
@@ -152,8 +149,7 @@ def test_a_store_that_was_emptied_leaves_what_was_known(monkeypatch):
     with_world(act)
 
 
-def test_a_store_that_is_away_is_asked_again(monkeypatch):
-    monkeypatch.setattr(module, "_AGAIN_MS", 1)
+def test_a_store_that_is_away_is_asked_again():
     store = MemoryStore()
 
     async def act(world):
@@ -165,9 +161,7 @@ def test_a_store_that_is_away_is_asked_again(monkeypatch):
     with_world(act, store)
 
 
-def test_an_outage_is_logged_once_and_the_next_one_again(monkeypatch, caplog):
-    monkeypatch.setattr(module, "_AGAIN_MS", 1)
-
+def test_an_outage_is_logged_once_and_the_next_one_again(caplog):
     async def act(world):
         for epoch, times in enumerate((5, 2), 1):
             world.fails = times

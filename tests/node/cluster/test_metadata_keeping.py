@@ -7,8 +7,7 @@ from collections import Counter
 from eventlog.control.metastores.memory import MemoryStore
 from eventlog.control.rebuilding import decode_kept
 from eventlog.control.records import IDENTITY_KEY, Identity, encode
-from eventlog.node.cluster import metadata
-from eventlog.node.cluster.metadata import keep_records
+from eventlog.node.cluster.metadata import KEEPING_TIMES, KeepingTimes, keep_records
 from eventlog.node.home import RECORDS, Home
 from tests.loops import until
 
@@ -27,13 +26,13 @@ async def kept_revision(path):
 
 
 @contextlib.asynccontextmanager
-async def keeping_a_store(path, *, tell=True):
+async def keeping_a_store(path, *, tell=True, times=KEEPING_TIMES):
     """Give a store with a cluster that is kept, where its changes are told, and how often that failed."""
     store, changes, home, failures = MemoryStore(), Changes(), Home.open(path), Counter()
     await store.commit({}, puts={IDENTITY_KEY: encode(Identity(cluster="c", segments=4, created_ms=1))})
     if tell:
         changes.changed.set()
-    running = asyncio.create_task(keep_records(store, changes, home, failures))
+    running = asyncio.create_task(keep_records(store, changes, home, failures, times=times))
     try:
         yield store, changes, failures
     finally:
@@ -43,9 +42,9 @@ async def keeping_a_store(path, *, tell=True):
         home.close()
 
 
-def kept(path, *, tell):
+def kept(path, *, tell, times=KEEPING_TIMES):
     async def run():
-        async with keeping_a_store(path, tell=tell) as (store, _, _):
+        async with keeping_a_store(path, tell=tell, times=times) as (store, _, _):
             assert await kept_revision(path) == (await store.list("")).revision
 
     asyncio.run(run())
@@ -55,16 +54,13 @@ def test_a_change_is_kept(tmp_path):
     kept(tmp_path, tell=True)
 
 
-def test_leases_are_kept_although_nobody_tells_of_them(tmp_path, monkeypatch):
-    monkeypatch.setattr(metadata, "LEASES_MS", 1)
-    kept(tmp_path, tell=False)
+def test_leases_are_kept_although_nobody_tells_of_them(tmp_path):
+    kept(tmp_path, tell=False, times=KeepingTimes(leases_ms=1))
 
 
-def test_the_copy_stays_when_the_store_is_emptied(tmp_path, monkeypatch):
-    monkeypatch.setattr(metadata, "PAUSE_MS", 1)
-
+def test_the_copy_stays_when_the_store_is_emptied(tmp_path):
     async def run():
-        async with keeping_a_store(tmp_path) as (store, changes, failures):
+        async with keeping_a_store(tmp_path, times=KeepingTimes(pause_ms=1)) as (store, changes, failures):
             revision = await kept_revision(tmp_path)
             await store.commit({}, puts={}, deletes=[IDENTITY_KEY])
             changes.changed.set()

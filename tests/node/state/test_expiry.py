@@ -2,6 +2,8 @@
 
 import asyncio
 import itertools
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +13,6 @@ from eventlog.errors import NotPrimary
 from eventlog.hashing import hash_key, segment_of
 from eventlog.limits import ANSWER_BYTES_DEFAULT, EXPIRE_PER_TURN_MAX
 from eventlog.node.periodic import Periodic
-from eventlog.node.state import expiry
 from eventlog.node.state.entries import Page
 from eventlog.node.state.expiry import Expirer
 from tests.loops import until
@@ -44,22 +45,27 @@ async def visible(node, cache) -> int:
     return shown
 
 
-def expirer_of(node) -> Expirer:
+def deleting(node) -> Callable[[list[bytes]], Awaitable[None]]:
     async def delete(rows: list[bytes]) -> None:
         await node.storage.run(lambda: node.store.apply([(row, None) for row in rows]))
 
-    return Expirer(store=node.store, entries=node.entries, serving=node.replicas.serving, submit=node.writer.submit, delete_rows=delete)
+    return delete
+
+
+def expirer_of(node, **options: Any) -> Expirer:
+    parts = {"serving": node.replicas.serving, "submit": node.writer.submit, "delete_rows": deleting(node)}
+    return Expirer(store=node.store, entries=node.entries, **parts | options)
 
 
 def test_thousands_of_lifespans_end_with_a_look_or_two_at_the_clock_and_are_never_shown_after(tmp_path, monkeypatch):
-    expire, ended = Periodic._expire, []
+    expire, ended = Periodic.expire, []
 
     async def counted(periodic: Periodic) -> None:
         before = sum(int(cache.live.sum()) for cache in periodic._node.caches)
         await expire(periodic)
         ended.append(before - sum(int(cache.live.sum()) for cache in periodic._node.caches))
 
-    monkeypatch.setattr(Periodic, "_expire", counted)
+    monkeypatch.setattr(Periodic, "expire", counted)
 
     async def act(node):
         cache = await cache_of(node)
@@ -113,13 +119,7 @@ def test_a_backup_ends_no_lifespan_and_deletes_only_rows_that_fit_no_entry(tmp_p
         await submit(node, cache, [(b"k%d" % number, b"for ever") for number in range(4)])
         await node.writer.drain()
         events, later = cache.events_kept, node.now_2020() + 600_000
-        backup = Expirer(
-            store=node.store,
-            entries=node.entries,
-            serving=np.zeros(node.segments, bool),
-            submit=node.writer.submit,
-            delete_rows=expirer_of(node)._delete_rows,
-        )
+        backup = expirer_of(node, serving=np.zeros(node.segments, bool))
         assert await backup.turn(cache, now=later - 500_000) == 0, "a row may be of a put that is not applied yet"
         assert await backup.turn(cache, now=later) == 10
         assert await backup.turn(cache, now=later + 1) == 6
@@ -133,15 +133,13 @@ def test_large_entries_end_a_few_at_a_time(tmp_path):
         cache = await cache_of(node)
         await put_mortals(node, cache, lifespan_ms=60_000, count=200, value=bytes(20_000))
         await node.writer.drain()
-        expirer, taken = expirer_of(node), []
-        delete = expirer._delete_rows
+        delete, taken = deleting(node), []
 
         async def counted(rows: list[bytes]) -> None:
             taken.append(len(rows))
             await delete(rows)
 
-        expirer._delete_rows = counted
-        assert await expirer.turn(cache, now=node.now_2020() + 60_001) == 200
+        assert await expirer_of(node, delete_rows=counted).turn(cache, now=node.now_2020() + 60_001) == 200
         return taken
 
     _, *taken = with_node(tmp_path, act)
@@ -155,13 +153,7 @@ def test_segments_that_others_lead_hold_up_no_lifespan_of_the_own(tmp_path):
         await node.writer.drain()
         serving = np.zeros(node.segments, bool)
         serving[-1] = True
-        own = Expirer(
-            store=node.store,
-            entries=node.entries,
-            serving=serving,
-            submit=node.writer.submit,
-            delete_rows=expirer_of(node)._delete_rows,
-        )
+        own = expirer_of(node, serving=serving)
         count, later = int(cache.live[-1]), node.now_2020() + 600_000
         while await own.turn(cache, now=later):
             await node.storage.run(lambda: None)
@@ -185,27 +177,26 @@ async def put_keys(node, cache, keys: list[bytes]) -> None:
 
 
 @pytest.mark.parametrize("why", ["unanswered", "refused", "led elsewhere"])
-def test_a_segment_whose_lifespans_cannot_end_holds_up_no_other(tmp_path, monkeypatch, why):
-    monkeypatch.setattr(expiry, "_ANSWER_S", 0.01)
-
+def test_a_segment_whose_lifespans_cannot_end_holds_up_no_other(tmp_path, why):
     async def act(node):
         cache, waiting = await cache_of(node), []
         await put_keys(node, cache, keys_of(node, 0, EXPIRE_PER_TURN_MAX + 1))
         await put_keys(node, cache, keys_of(node, 1, 10))
         await node.writer.drain()
 
+        serving, is_held = node.replicas.serving.copy(), True
+
         def submit(pending) -> None:
-            if pending.table.only:
+            if pending.table.only or not is_held:
                 node.writer.submit(pending)
             elif why == "refused":
                 pending.done(NotPrimary(segment=0))
             else:
                 waiting.append(pending)
 
-        expirer, later = expirer_of(node), node.now_2020() + 600_000
-        expirer._submit = submit
         if why == "led elsewhere":
-            expirer._serving = np.arange(node.segments) > 0
+            serving[:] = np.arange(node.segments) > 0
+        expirer, later = expirer_of(node, serving=serving, submit=submit, answer_s=0.01), node.now_2020() + 600_000
         for now in (later, later, later + 1, later + 1):
             await expirer.turn(cache, now=now)
         await node.writer.drain()
@@ -215,8 +206,7 @@ def test_a_segment_whose_lifespans_cannot_end_holds_up_no_other(tmp_path, monkey
         assert len({pending.conditions[0].key for pending in waiting}) == len(waiting), "none is asked for twice"
         for pending in waiting:
             node.writer.submit(pending)
-        monkeypatch.setattr(expiry, "_ANSWER_S", 60)
-        expirer._submit, expirer._serving = node.writer.submit, node.replicas.serving
+        is_held, expirer.answer_s, serving[:] = False, 60, node.replicas.serving
         await node.writer.drain()
         while await expirer.turn(cache, now=later + 2):
             await node.storage.run(lambda: None)
@@ -236,11 +226,11 @@ def test_lifespans_wait_while_half_of_the_reserve_of_the_disk_is_used_up(tmp_pat
         await until(lambda: node.now_2020() > put + 1)
         await node.storage.run(lambda: None)  # what is due is in the store behind it
         periodic = Periodic(node)
-        await periodic._expire()
+        await periodic.expire()
         assert (await visible(node, cache), int(cache.live.sum())) == (1, 101)
         node.disk.reserve_bytes = 0
         node.disk.look()
-        await periodic._expire()
+        await periodic.expire()
         return int(cache.live.sum())
 
     assert with_node(tmp_path, act) == 1

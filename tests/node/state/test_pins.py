@@ -8,7 +8,6 @@ import pytest
 from eventlog.errors import ClientClosed
 from eventlog.hashing import hash_key
 from eventlog.limits import PIN_AGE_MS_MAX, PIN_IDLE_MS_MAX, PINS_MAX
-from eventlog.node.state import pins as pins_module
 from eventlog.segment.keys import TAG_ENTRY, tag_range
 from eventlog.write.groups import WriteResult
 from tests.loops import until
@@ -105,10 +104,9 @@ def test_pins_are_few_and_those_that_were_not_used_for_longest_go_first(tmp_path
 
 
 @pytest.mark.parametrize(("born_ms", "used_ms"), [(0, PIN_IDLE_MS_MAX + 1), (PIN_AGE_MS_MAX + 1, 0)])
-def test_a_pin_goes_when_it_is_idle_or_old(tmp_path, monkeypatch, born_ms, used_ms):
-    monkeypatch.setattr(pins_module, "_SWEEP_S", 0.01)
-
+def test_a_pin_goes_when_it_is_idle_or_old(tmp_path, born_ms, used_ms):
     async def act(node):
+        node.state_reads.pins.sweep_s = 0.01
         pin = await node.state_reads.pins.take()
         pin.born -= born_ms / 1000
         pin.used -= used_ms / 1000

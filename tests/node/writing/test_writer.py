@@ -115,10 +115,9 @@ def test_more_blocks_of_a_producer_at_once_than_results_are_kept_of_are_all_writ
     assert int(again.ids[0]) == ids[-1]
 
 
-def test_what_was_made_ready_in_a_term_that_has_ended_is_not_written_in_the_next(tmp_path, monkeypatch):
-    monkeypatch.setattr("eventlog.node.writing.writer._WAIT_MS", 500)  # it looks for ids again when the next term has begun
-
+def test_what_was_made_ready_in_a_term_that_has_ended_is_not_written_in_the_next(tmp_path):
     async def act(node):
+        node.writer.look_ms = 500  # it looks for ids again when the next term has begun
         cache = await cache_of(node)
         first = await submit(node, cache, [(b"k", b"1")], producer=5, sequence=0)
         segment = segment_of(hash_key(b"k"), SEGMENTS)

@@ -7,7 +7,6 @@ import pytest
 import eventlog
 from eventlog.errors import BadMessage, InvalidArgument, Overloaded, StaleMember
 from eventlog.ids import id_before
-from eventlog.node.consumers import coordinator, coordinator_via
 from eventlog.transport.connect import connect
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message
@@ -511,11 +510,11 @@ def test_of_a_beat_that_is_refused_nothing_is_left(tmp_path, fields):
     run(act())
 
 
-def test_of_one_connection_no_more_members_are_watched_than_there_is_room_for(tmp_path, monkeypatch):
-    monkeypatch.setattr(coordinator_via, "MEMBERS_MAX", 1)
-
+def test_of_one_connection_no_more_members_are_watched_than_there_is_room_for(tmp_path):
     async def act():
         async with cluster_of(tmp_path) as cluster, client_of(cluster, 0) as client:
+            for node in cluster.up:
+                node.member_connections.members_max = 1
             cache = await client.create_cache("orders")
             async with cache.consumer("billing") as one, cache.consumer("billing") as two:
                 await until(lambda: shared(one, two))
@@ -524,11 +523,10 @@ def test_of_one_connection_no_more_members_are_watched_than_there_is_room_for(tm
     run(act())
 
 
-def test_a_node_has_no_more_groups_with_members_than_it_may(tmp_path, monkeypatch):
-    monkeypatch.setattr(coordinator, "GROUPS_PER_NODE_MAX", 1)
-
+def test_a_node_has_no_more_groups_with_members_than_it_may(tmp_path):
     async def act():
         async with cluster_of(tmp_path) as cluster, client_of(cluster) as client:
+            cluster.up[0].coordinators.groups_max = 1
             await client.create_cache("orders")
             who = {"member": "m", "cache_id": cluster.up[0].caches.named("orders").cache_id}
             connection = await connect("127.0.0.1", cluster.nodes[0].port)

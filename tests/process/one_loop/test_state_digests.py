@@ -2,7 +2,6 @@
 
 import asyncio
 
-from eventlog.node.copying import state_digests
 from eventlog.segment.keys import TAG_ENTRY, tag_range
 from tests.process.one_loop.cluster import Cluster, with_cluster
 
@@ -40,13 +39,14 @@ def test_copies_of_a_cluster_are_equal_while_it_is_written_to_and_a_changed_row_
     with_cluster(tmp_path, act)
 
 
-def test_copies_that_have_applied_the_same_wait_for_no_promise_beyond_it(tmp_path, monkeypatch):
+def test_copies_that_have_applied_the_same_wait_for_no_promise_beyond_it(tmp_path):
     async def act(cluster: Cluster) -> None:
         await cluster.create_cache()
         for number in range(40):
             await cluster.put(b"%d" % number, b"v")
         await cluster.check()
-        monkeypatch.setattr(state_digests, "_WAIT_S", 0)
+        for other in cluster.up:
+            other.state_digests.wait_s = 0
         node = cluster.up[0]
         for segment in range(node.segments):
             assert (await node.digests.compare(segment, [other.number for other in cluster.up])).why == ""

@@ -126,7 +126,9 @@ def lanes_for(change: Change, *, tests: list[str], typed: Iterable[str], moves_i
     lanes = []
     if tests:
         processes = min(PROCESSES_MAX, -(-len(tests) // FILES_A_PROCESS))
-        options = ("-m", "not process", "--hypothesis-profile=quick", "-n", str(processes if processes > 1 else 0))
+        # Tests of one file stay together: what a module of them reads once, the whole tree for instance, is not read by every process.
+        shared = ("-n", str(processes), "--dist", "loadfile") if processes > 1 else ("-n", "0")
+        options = ("-m", "not process", "--hypothesis-profile=quick", *shared)
         lanes.append(
             Lane(name="changed", commands=((tool["pytest"], *options, f"--junitxml={LOGS / 'changed'}.xml", *tests),), runs_tests=True)
         )

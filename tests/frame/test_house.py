@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.frame.test_tree import TOP, python_files, tree_of
+from tests.frame.test_tree import TOP, python_files, statements, tree_of
 
 pytestmark = pytest.mark.source
 
@@ -63,7 +63,7 @@ class Module:
     def imported(self, modules: Iterable[str]) -> set[str]:
         """Return those of `modules` that this one imports, those for types alone included."""
         known, found = set(modules), set()
-        for node in ast.walk(self.tree):
+        for node in statements(self.tree):
             if isinstance(node, ast.Import):
                 found |= {alias.name for alias in node.names}
             elif isinstance(node, ast.ImportFrom) and node.module is not None:
@@ -150,7 +150,7 @@ def test_no_constructor_takes_many_callables(house: dict[str, Module], package: 
     found = [
         f"{module.name}:{node.lineno}"
         for module in of_package(house, package)
-        for node in ast.walk(module.tree)
+        for node in statements(module.tree)
         if isinstance(node, ast.FunctionDef) and node.name == "__init__"
         if sum("Callable" in ast.unparse(own.annotation) for own in [*node.args.args, *node.args.kwonlyargs] if own.annotation)
         > CALLABLES_MAX

@@ -1,21 +1,25 @@
 """Check what a change touches, and nothing else: `python -m tests.changed [COMMIT]`, which is `make check CHANGED=1`.
 
 Changed is what differs from where the branch left `main`, or from the commit that is named; what is not committed yet belongs
-to it. The tests are those that reach a changed file by imports, the nearest first; ruff and mypy see the changed files alone,
-and the import contracts are checked where a line of imports differs. Tests of tests/process are left to `make test`, as
-`make check` leaves them. Callers of what changed are not type-checked: before a commit, `make check` does that.
+to it. The tests are those that reach a changed file by imports, the nearest first, as many as take `TESTS_S_MAX` going by earlier
+runs; ruff and mypy see the changed files alone, and the import contracts are checked where a line of imports differs. So it takes
+seconds, also where a change at the bottom reaches nearly everything. The rest, and callers of what changed whose types no longer
+fit, are left to `make check`, which belongs before a commit; tests/process, as always, to `make test`.
 """
 
 import ast
+import json
 import re
 import subprocess
 import sys
 import tomllib
 from collections import deque
 from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
+from xml.etree import ElementTree as ET
 
 from tests.lanes import BIN, LOGS, TOP, Lane, run_lanes
 
@@ -26,9 +30,14 @@ SETTINGS = "pyproject.toml"
 READS_SOURCE = "mark.source"
 """How tests say that they look at the files of the tree, which no import shows."""
 LEFT_OUT = "tests/process/"
-FILES_A_PROCESS = 8
-"""A further process takes longer to start than so many files of tests take to run."""
-PROCESSES_MAX = 3
+TESTS_S_MAX = 8.0
+"""How long the tests of one run took together when they ran before; two processes share them."""
+FILE_S_DEFAULT = 0.4
+"""The mean of a file of tests, for one that has not run before."""
+APART_S = 2.0
+"""What takes less is no faster with a second process, which takes as long to start."""
+SECONDS = TOP / ".build" / "test_seconds.json"
+"""How long each file of tests took when it ran last."""
 
 _NAMED = re.compile(rf"""["']((?:{"|".join(ROOTS)})\b(?:\.\w+)*)(\.{{)?""")
 
@@ -64,13 +73,16 @@ def main(arguments: list[str]) -> int:
     touched = touched_tests(
         [*change.files, *change.gone], needs=needs, readers=[file for file, text in texts.items() if READS_SOURCE in text]
     )
-    tests = [file for file in touched if not file.startswith(LEFT_OUT)]
+    seconds = remembered_seconds([LOGS / f"{name}.xml" for name in ("unit", "quick", "changed")])
+    near = [file for file in touched if not file.startswith(LEFT_OUT)]
+    tests = fitting(near, always=change.files, seconds=seconds)
     print(
-        f"changed since {change.base[:12]}: {len(change.files) + len(change.gone)} files, which {len(tests)} files of tests reach"
-        f" ({len(touched) - len(tests)} more of {LEFT_OUT} are left to make test)"
+        f"changed since {change.base[:12]}: {len(change.files) + len(change.gone)} files; of the {len(near)} files of tests that reach them"
+        f" the nearest {len(tests)} are run ({len(touched) - len(near)} more in {LEFT_OUT})"
     )
-    settings = tomllib.loads((TOP / SETTINGS).read_text())
-    lanes = lanes_for(change, tests=tests, typed=settings["tool"]["mypy"]["files"], moves_imports=moves_imports(change))
+    typed = tomllib.loads((TOP / SETTINGS).read_text())["tool"]["mypy"]["files"]
+    is_long = sum(seconds.get(file, FILE_S_DEFAULT) for file in tests) > APART_S
+    lanes = lanes_for(change, tests=tests, processes=2 if is_long else 1, typed=typed, moves_imports=moves_imports(change))
     return run_lanes(lanes) if lanes else 0
 
 
@@ -114,7 +126,42 @@ def steps_to(changed: Collection[str], *, needs: Needs) -> dict[str, int]:
     return steps
 
 
-def lanes_for(change: Change, *, tests: list[str], typed: Iterable[str], moves_imports: bool) -> list[Lane]:
+def fitting(tests: Iterable[str], *, always: Collection[str], seconds: Mapping[str, float]) -> list[str]:
+    """Return tests in their order as far as they fit into `TESTS_S_MAX`: one that takes too long leaves its place to those behind it."""
+    chosen, left = [], TESTS_S_MAX
+    for file in tests:
+        takes = seconds.get(file, FILE_S_DEFAULT)
+        if file in always or takes <= left:
+            chosen.append(file)
+            left -= takes
+    return chosen
+
+
+def seconds_of(report: Path) -> dict[str, float]:
+    """Return how long each file of tests took by a JUnit report, none where there is no whole report."""
+    found: dict[str, float] = {}
+    with suppress(OSError, ET.ParseError):
+        for element in ET.parse(report).getroot().iter("testcase"):
+            parts = element.get("classname", "").split(".")
+            at = next((at for at, part in enumerate(parts) if part.startswith("test_")), len(parts))  # a class may follow
+            file = "/".join(parts[: at + 1]) + ".py"
+            found[file] = found.get(file, 0.0) + float(element.get("time", 0))
+    return found
+
+
+def remembered_seconds(reports: Iterable[Path], *, kept: Path = SECONDS) -> dict[str, float]:
+    """Return how long each file of tests took when it ran last, and keep it: the next run writes a report over its own."""
+    seconds: dict[str, float] = {}
+    with suppress(OSError, ValueError):
+        seconds = json.loads(kept.read_text())
+    for report in sorted((report for report in reports if report.exists()), key=lambda report: report.stat().st_mtime):
+        seconds |= seconds_of(report)
+    kept.parent.mkdir(exist_ok=True)
+    kept.write_text(json.dumps(seconds))
+    return seconds
+
+
+def lanes_for(change: Change, *, tests: list[str], processes: int, typed: Iterable[str], moves_imports: bool) -> list[Lane]:
     """Return the lanes that a change needs. `typed` are the files and folders that mypy knows."""
     whole = SETTINGS in change.files
     tops = [PurePosixPath(top) for top in typed]
@@ -125,7 +172,6 @@ def lanes_for(change: Change, *, tests: list[str], typed: Iterable[str], moves_i
     tool = {name: str(BIN / name) for name in ("pytest", "ruff", "mypy", "lint-imports")}
     lanes = []
     if tests:
-        processes = min(PROCESSES_MAX, -(-len(tests) // FILES_A_PROCESS))
         # Tests of one file stay together: what a module of them reads once, the whole tree for instance, is not read by every process.
         shared = ("-n", str(processes), "--dist", "loadfile") if processes > 1 else ("-n", "0")
         options = ("-m", "not process", "--hypothesis-profile=quick", *shared)

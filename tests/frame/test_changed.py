@@ -5,7 +5,20 @@ from pathlib import Path
 
 import pytest
 
-from tests.changed import Change, imports_of, lanes_for, main, moves_imports, named_modules, read_change, read_needs, touched_tests
+from tests.changed import (
+    TESTS_S_MAX,
+    Change,
+    fitting,
+    imports_of,
+    lanes_for,
+    main,
+    moves_imports,
+    named_modules,
+    read_change,
+    read_needs,
+    remembered_seconds,
+    touched_tests,
+)
 from tests.lanes import TOP
 
 NEEDS = {
@@ -94,7 +107,7 @@ def test_imports_are_compared_wherever_they_stand_and_however_they_are_written()
 def lanes_of(*files: str, tests: list[str], moves: bool = False) -> dict[str, list[str]]:
     """Return the files that each lane names."""
     change = Change(base="0" * 40, files=files)
-    found = lanes_for(change, tests=tests, typed=["eventlog", "tests/lanes.py"], moves_imports=moves)
+    found = lanes_for(change, tests=tests, processes=1, typed=["eventlog", "tests/lanes.py"], moves_imports=moves)
     return {lane.name: [word for command in lane.commands for word in command if word.endswith(".py")] for lane in found}
 
 
@@ -120,12 +133,37 @@ def test_no_change_makes_no_lane() -> None:
     assert lanes_of(tests=[]) == {}
 
 
-def test_many_files_of_tests_are_shared_by_processes_and_few_are_not() -> None:
-    def processes(count: int) -> str:
-        (lane,) = lanes_for(Change(base="", files=()), tests=["tests/test_ids.py"] * count, typed=[], moves_imports=False)
-        return lane.commands[0][lane.commands[0].index("-n") + 1]
+def test_tests_that_two_processes_share_are_not_taken_apart_within_a_file() -> None:
+    for processes, options in ((1, ["-n", "0"]), (2, ["-n", "2", "--dist", "loadfile"])):
+        (lane,) = lanes_for(Change(base="", files=()), tests=["tests/test_ids.py"], processes=processes, typed=[], moves_imports=False)
+        words = list(lane.commands[0])
+        assert words[words.index("-n") : words.index("-n") + len(options)] == options
 
-    assert (processes(1), processes(8), processes(9), processes(200)) == ("0", "0", "2", "3")
+
+def test_the_nearest_tests_run_that_fit_and_changed_ones_always() -> None:
+    seconds = {"tests/test_long.py": TESTS_S_MAX, "tests/test_short.py": 1.0, "tests/test_own.py": 2 * TESTS_S_MAX}
+    assert fitting(["tests/test_short.py", "tests/test_long.py", "tests/test_new.py"], always=(), seconds=seconds) == [
+        "tests/test_short.py",
+        "tests/test_new.py",
+    ]
+    assert fitting(["tests/test_own.py", "tests/test_short.py"], always=["tests/test_own.py"], seconds=seconds) == ["tests/test_own.py"]
+
+
+REPORT = """<testsuites><testsuite>
+<testcase classname="tests.a.test_one" name="x" time="0.5"/><testcase classname="tests.a.test_one.TestAll" name="y" time="0.25"/>
+<testcase classname="tests.test_two" name="z" time="1"/></testsuite></testsuites>"""
+
+
+def test_what_tests_took_is_kept_beyond_the_report_of_the_next_run(tmp_path: Path) -> None:
+    report, kept = tmp_path / "changed.xml", tmp_path / "build" / "seconds.json"
+    assert remembered_seconds([report], kept=kept) == {}
+    report.write_text(REPORT)
+    assert remembered_seconds([report], kept=kept) == {"tests/a/test_one.py": 0.75, "tests/test_two.py": 1.0}
+    report.write_text(REPORT.replace("test_two", "test_three"))
+    assert remembered_seconds([report], kept=kept).keys() == {"tests/a/test_one.py", "tests/test_two.py", "tests/test_three.py"}
+    kept.write_text("{")
+    report.write_text("<testsuites>")  # the run was stopped
+    assert remembered_seconds([report], kept=kept) == {}
 
 
 def test_two_commits_are_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:

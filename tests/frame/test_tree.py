@@ -131,5 +131,6 @@ def test_no_file_names_a_folder_of_the_machine_it_was_written_on() -> None:
 
 def test_every_package_has_an_init_module() -> None:
     # Without one, neither import-linter nor `make check CHANGED=1` sees the package, and its imports go unchecked.
-    bare = {place(path.parent) for path in python_files("eventlog", "cli/eventlog_cli", "benchmarks", "tests") if not path.with_name("__init__.py").exists()}
+    files = python_files("eventlog", "cli/eventlog_cli", "benchmarks", "tests")
+    bare = {place(path.parent) for path in files if not path.with_name("__init__.py").exists()}
     assert bare == set()

@@ -30,7 +30,7 @@ SETTINGS = "pyproject.toml"
 READS_SOURCE = "mark.source"
 """How tests say that they look at the files of the tree, which no import shows."""
 LEFT_OUT = "tests/process/"
-TESTS_S_MAX = 8.0
+TESTS_S_MAX = 6.0
 """How long the tests of one run took together when they ran before; two processes share them."""
 FILE_S_DEFAULT = 0.4
 """The mean of a file of tests, for one that has not run before."""

@@ -40,7 +40,7 @@ from eventlog.client.reading.rows import Rows
 from eventlog.client.reading.scanning import Scan as AsyncScan
 from eventlog.client.reading.wanted import OnTrimmed, ReadOptions
 from eventlog.client.shown import Shown
-from eventlog.client.values import CacheInfo, Entry, StoredMany
+from eventlog.client.values import CacheInfo, ClientUsage, Entry, StoredMany
 from eventlog.errors import ClientClosed, InvalidArgument
 from eventlog.events import Event
 from eventlog.groups.record import Mode
@@ -504,6 +504,11 @@ class Client(_Facade[AsyncClient]):
     def segments_count(self) -> int:
         """How many segments the cluster has."""
         return self._async.segments_count
+
+    @property
+    def usage(self) -> ClientUsage:
+        """What it holds now: connections, and writes that are not answered."""
+        return self._async.usage
 
     @property
     def admin(self) -> ClusterAdmin:

@@ -23,7 +23,7 @@ from eventlog.client.reports import (
     status,
 )
 from eventlog.client.shown import Shown
-from eventlog.client.values import CacheInfo, Format, KeyFormat, cache_info, cache_options, checked_id
+from eventlog.client.values import CacheInfo, ClientUsage, Format, KeyFormat, cache_info, cache_options, checked_id
 from eventlog.errors import InvalidArgument, TimedOut
 from eventlog.routing.addresses import parse_addresses
 from eventlog.wire import eventlog_pb2 as pb
@@ -119,6 +119,16 @@ class Client(Shown):
     def segments_count(self) -> int:
         """How many segments the cluster has."""
         return self._opened.routes.segments
+
+    @property
+    def usage(self) -> ClientUsage:
+        """What it holds now: connections, and writes that are not answered."""
+        core = self._opened
+        return ClientUsage(
+            connections=len(core.nodes.live()),
+            bytes_unanswered=core.writer.bytes_unanswered,
+            frames_undecided=core.writer.frames_undecided,
+        )
 
     @property
     def admin(self) -> ClusterAdmin:

@@ -99,6 +99,15 @@ def written(id_: int, kind: int, previous: Any = None) -> Stored | Removed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ClientUsage:
+    """What a client holds at a moment: open connections, and bytes and frames of writes whose outcome it does not know yet."""
+
+    connections: int
+    bytes_unanswered: int
+    frames_undecided: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
     """The current entry of a key. `version` is the id of its last event; `expires_ms` is milliseconds since 1970, None for never.
 

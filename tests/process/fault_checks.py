@@ -18,8 +18,8 @@ async def write_all(client: eventlog.Client) -> list[int]:
     singles = [asyncio.ensure_future(cache.put(f"s{number}", number)) for number in range(5)]
     stored = [id_ for future in futures for id_ in (await future).ids]
     stored += [(await single).id for single in singles]
-    writer = client._core.writer
-    assert (writer.bytes_unanswered, writer.frames_undecided) == (0, 0), "something is kept that is done"
+    usage = client.usage
+    assert (usage.bytes_unanswered, usage.frames_undecided) == (0, 0), "something is kept that is done"
     return stored
 
 

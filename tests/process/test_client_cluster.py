@@ -31,7 +31,7 @@ def on_cluster(act: Callable[[FakeCluster], Coroutine[Any, Any, None]], **option
 async def connected_to_all(client: Client, cluster: FakeCluster) -> None:
     """Have the client open its connections: it does when they are wanted."""
     cache = await client.create_cache("c", if_exists="use")
-    while len(client._core.nodes.live()) < len(cluster.addresses):
+    while client.usage.connections < len(cluster.addresses):
         await cache.put_many(PAIRS)
 
 

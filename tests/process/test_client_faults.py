@@ -73,7 +73,7 @@ def test_requests_that_find_no_connection_open_one_together() -> None:
             cache = await client.create_cache("c")
             await cache.put("k", 1)
             road.cut()
-            await until(lambda: client._core.nodes.home.live is None)
+            await until(lambda: client.usage.connections == 0)
             await asyncio.gather(*(cache.get("k") for _ in range(20)), cache.put("k", 2), cache.size())
             assert road.connections == 2
 
@@ -294,7 +294,7 @@ def test_an_answer_right_before_the_connection_breaks_counts(idempotent: bool) -
             node.dispatch = answer_and_break  # type: ignore[method-assign]
             road.lag_s = 0.03
             assert (await cache.put("k", 1)).kind == "CREATED"
-            await until(lambda: client._core.nodes.home.live is None)
+            await until(lambda: client.usage.connections == 0)
             assert node.frames == 1
 
     run(main())

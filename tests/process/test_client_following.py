@@ -75,7 +75,7 @@ def test_who_follows_by_polls_waits_for_a_node_longer_than_a_request_does() -> N
             first = asyncio.ensure_future(anext(events))
             await until(lambda: cluster.asked[1, "poll"])
             await cluster.kill(1)
-            await until(lambda: not client._core.nodes.live())
+            await until(lambda: not client.usage.connections)
             for _ in range(50):  # whoever gives up after five seconds does so now
                 skip(0.3)
                 await asyncio.sleep(0.001)

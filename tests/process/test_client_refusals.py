@@ -249,7 +249,7 @@ def test_a_call_whose_frame_goes_out_for_others_may_be_written_after_its_time() 
             node.hold = []
             before = [asyncio.ensure_future(cache.put("k", n, previous=True)) for n in range(PRODUCER_RESULTS_KEPT)]
             hasty, patient = asyncio.ensure_future(cache.put("a", 1, timeout_ms=20_000)), asyncio.ensure_future(cache.put("b", 1))
-            await until(lambda: client._core.writer.frames_undecided == PRODUCER_RESULTS_KEPT + 1)
+            await until(lambda: client.usage.frames_undecided == PRODUCER_RESULTS_KEPT + 1)
             skip(20)
             with pytest.raises(TimedOut) as caught:
                 await hasty
@@ -307,7 +307,7 @@ def test_writes_that_nobody_waits_for_any_more_are_not_sent_on_a_new_connection(
                 await writing
             node.dispatch = held  # type: ignore[method-assign]
             road.cut()
-            await until(lambda: client._core.nodes.home.live is None)
+            await until(lambda: client.usage.connections == 0)
             assert (await cache.put("k", 2)).kind == "CREATED"
             assert [event.value for event in node.log] == [b"2"]
 
@@ -431,7 +431,7 @@ def test_what_cannot_be_packed_fails_by_itself(monkeypatch: pytest.MonkeyPatch) 
             cache = await client.create_cache("c", format="bytes")
             found = await asyncio.gather(*(cache.put(key, b"1") for key in ("a", "odd", "b")), return_exceptions=True)
             assert [type(one) for one in found] == [eventlog.Stored, eventlog.errors.InvalidArgument, eventlog.Stored]
-            assert client._opened.writer.bytes_unanswered == 0
+            assert client.usage.bytes_unanswered == 0
 
     run(main())
 

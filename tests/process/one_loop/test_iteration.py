@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+from contextlib import closing
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from eventlog.errors import BadMessage, InvalidArgument, IterationExpired, NoSta
 from eventlog.hashing import hash_key, segment_of
 from eventlog.ids import time_of
 from eventlog.node.copying.replicate_in import Incoming
+from eventlog.transport.connect import connect as dial
 from eventlog.transport.link import Link
 from eventlog.wire.eventlog_pb2 import IterationNext, IterationStart, Message, StateCursor
 from tests.process.one_loop.clients import address, fill
@@ -150,7 +152,7 @@ def test_entries_come_straight_from_each_primary_or_from_copies_where_the_client
             """Return how often each byte of the values was sent, by anybody to anybody."""
             async with eventlog.connect(*map(address, cluster.nodes), routing=routing) as client:
                 cache = await client.cache("c")
-                while routing == "direct" and len(client._core.nodes.live()) < len(cluster.nodes):
+                while routing == "direct" and client.usage.connections < len(cluster.nodes):
                     await read_all(cache)  # connections are opened when they are wanted
                 sent.clear()
                 found = await read_all(cache, parallel=parallel, segments=segments)
@@ -208,8 +210,7 @@ def test_forged_and_forgotten_iterations_are_named_and_can_be_resumed(tmp_path):
         await fill(cluster, 100)
         node = cluster.nodes[0].node
         cache_id = node.caches.named("c").cache_id
-        async with eventlog.connect(address(cluster.nodes[0])) as client:
-            connection = await client._core.nodes.home.connection(asyncio.get_running_loop().time() + 30)
+        with closing(await dial("127.0.0.1", cluster.nodes[0].port)) as connection:
 
             async def start(**fields):
                 message = Message(iteration_start=IterationStart(**{"cache_id": cache_id, "batch_entries": 10} | fields))
@@ -247,6 +248,7 @@ def test_forged_and_forgotten_iterations_are_named_and_can_be_resumed(tmp_path):
             ):
                 with pytest.raises((BadMessage, InvalidArgument)):
                     await start(**bad)
+        async with eventlog.connect(address(cluster.nodes[0])) as client:
             flat = await client.create_cache("flat", format="bytes", state=False)
             with pytest.raises(NoState):
                 await read_all(flat)

@@ -1,16 +1,23 @@
 """The last events of a cache of three nodes, counted by the primaries of its segments."""
 
 import asyncio
+from contextlib import closing
 
 import pytest
 
 from eventlog.errors import InvalidArgument, NoEvents
+from eventlog.transport.connect import connect as dial
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message
 from tests.process.one_loop.clients import client_of, cluster_of, run, until_spread
 from tests.process.one_loop.cluster import SEGMENTS
 
 EVENTS = 200
+
+
+async def ask(cluster, request):
+    with closing(await dial("127.0.0.1", cluster.nodes[0].port)) as connection:
+        return await connection.request(Message(last_events=request), timeout_ms=30_000)
 
 
 async def filled(client, **options):
@@ -51,7 +58,7 @@ def test_what_is_kept_no_more_and_what_lies_above_the_end_does_not_count(tmp_pat
             cache = await filled(client, retain_events=20)
             every = [event.id async for event in cache.events()]
             request = pb.LastEvents(cache_id=(await cache.info()).id, events=7, upto=every[99])
-            reply = await client._core.requests.ask(Message(last_events=request))
+            reply = await ask(cluster, request)
             assert every[92] <= reply.message.last_events_answer.after < every[93]
             assert (await client.run_retention("c")).removed > 0
             kept = [event.id async for event in cache.events()]
@@ -90,7 +97,7 @@ def test_there_are_no_last_events_of_nothing(tmp_path):
                 await cache.log_ends(tail=3, segments=[SEGMENTS])
             request = pb.LastEvents(cache_id=(await cache.info()).id, events=7, upto=1, segments=[SEGMENTS])
             with pytest.raises(InvalidArgument, match=f"segment {SEGMENTS} of {SEGMENTS}"):
-                await client._core.requests.ask(Message(last_events=request))
+                await ask(cluster, request)
             quiet = await client.create_cache("quiet", events=False)
             with pytest.raises(NoEvents):
                 await quiet.log_ends(tail=3)

@@ -324,7 +324,7 @@ def force(situation: Situation, forced: Sequence[Forced], *, nonce: str) -> tupl
         if why := why_not_forced(situation, segment, node):
             raise OperationRefused(what="forcing a primary", why=why)
         assert node is not None, "refused above"
-        record = _forced(view, segment, node, nonce)
+        record = forced_record(view, segment, node, nonce)
         lost[one.segment] = LostRange(epoch=record.epoch, after=min(one.committed, one.end), upto=max(record.floor, one.end))
         found = view.lost.get(one.segment)
         ranges = LostRanges(segment=one.segment, ranges=(*view.lost_ranges(one.segment), lost[one.segment]))
@@ -338,7 +338,7 @@ def force(situation: Situation, forced: Sequence[Forced], *, nonce: str) -> tupl
     return CommitPlan(expect={**expect, **plan.expect}, puts={**puts, **plan.puts}), lost
 
 
-def _forced(view: ClusterView, segment: SegmentRecord, node: NodeRecord, nonce: str) -> SegmentRecord:
+def forced_record(view: ClusterView, segment: SegmentRecord, node: NodeRecord, nonce: str) -> SegmentRecord:
     """Return the record with the replica as primary and alone in sync: what the others hold counts no more than what it holds."""
     return msgspec.structs.replace(
         segment,

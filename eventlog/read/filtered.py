@@ -26,7 +26,7 @@ from eventlog.read.answer import NO_LIMIT, Answer, Limits, Part, StoredValues, e
 from eventlog.read.cursor import Cursor, SegmentEnds
 from eventlog.read.position import OFFSET_UNKNOWN
 
-_WINDOW_EVENTS = 4_096
+WINDOW_EVENTS = 4_096
 _WINDOW_TIMES = 2  # the first window against the events that are wanted at most
 _WINDOW_GROWTH = 4
 Changes = npt.NDArray[np.uint8]
@@ -42,11 +42,19 @@ class Matched:
 
 
 def filter_answer(
-    values: StoredValues, *, cursor: Cursor, top: int, limits: Limits, matches: CompiledFilter, only: Ints | None = None
+    values: StoredValues,
+    *,
+    cursor: Cursor,
+    top: int,
+    limits: Limits,
+    matches: CompiledFilter,
+    only: Ints | None = None,
+    window_events: int = WINDOW_EVENTS,
 ) -> Answer:
     """Return what follows `cursor` among `values` and matches, no further than `top` and within `limits`.
 
-    `values` hold every event of the asked segments, at least of those in `only`, between the cursor and `top`.
+    `values` hold every event of the asked segments, at least of those in `only`, between the cursor and `top`. Where judging is costly
+    it is done in windows, the first of `window_events`.
     """
     after, asked = cursor.after(values.segments)
     lows, highs = indexes_within(values.bases, values.counts, after=after, until=top)
@@ -61,7 +69,7 @@ def filter_answer(
         return replace(passed(top, ends=_ends(values, rows, cursor, after=after, upto=top)), scanned_bytes=scanned)
     floor = after if isinstance(after, int) else after[candidates]
     events = columns_of_values(values.packed(candidates), after=floor, until=top)
-    matched = within(judge(events, matches, top=top, limits=limits), limits)
+    matched = within(judge(events, matches, top=top, limits=limits, window_events=window_events), limits)
     found = answer_of(matched, matches, ends=_ends(values, rows, cursor, after=after, upto=matched.upto))
     return replace(found, scanned_bytes=scanned)
 
@@ -149,10 +157,10 @@ def kinds_of(values: StoredValues, rows: Ints) -> npt.NDArray[np.uint8]:
     return np.where(found == 0, np.uint8(255), found)
 
 
-def judge(events: EventColumns, matches: CompiledFilter, *, top: int, limits: Limits) -> Matched:
-    """Return the events that match, all up to `top` or, sooner, up to where `limits` are reached."""
+def judge(events: EventColumns, matches: CompiledFilter, *, top: int, limits: Limits, window_events: int = WINDOW_EVENTS) -> Matched:
+    """Return the events that match, all up to `top` or, sooner, up to where `limits` are reached; the first window has so many events."""
     count = len(events)
-    first = max(_WINDOW_EVENTS, _WINDOW_TIMES * min(limits.events, count))
+    first = max(window_events, _WINDOW_TIMES * min(limits.events, count))
     if not matches.is_costly or count <= first * _WINDOW_TIMES:
         rows, changes = _judge(events, matches)
         return Matched(events=events.take(rows), upto=top, changes=changes)

@@ -399,7 +399,7 @@ class UnsureStore:
     """
 
     def __init__(self, store: MetaStore, faults: Sequence[str], *, then: Callable[[], Awaitable[None]] | None = None) -> None:
-        self._store = store
+        self.store = store
         self._then = then
         self.faults = list(faults)
 
@@ -408,7 +408,7 @@ class UnsureStore:
         if fault == "before":
             await self._lose()
         try:
-            revision = await self._store.commit(expect, puts=puts, deletes=deletes, lease=lease)
+            revision = await self.store.commit(expect, puts=puts, deletes=deletes, lease=lease)
         except MetadataConflict:
             if fault == "after":
                 await self._lose()
@@ -424,16 +424,16 @@ class UnsureStore:
         raise MetadataUnavailable(outcome="unknown", why="the answer was lost")
 
     async def get(self, key: str) -> Item | None:
-        return await self._store.get(key)
+        return await self.store.get(key)
 
     async def list(self, prefix: str) -> Listing:
-        return await self._store.list(prefix)
+        return await self.store.list(prefix)
 
     def watch(self, prefix: str, from_revision: int) -> AsyncGenerator[Changes, None]:
-        return self._store.watch(prefix, from_revision)
+        return self.store.watch(prefix, from_revision)
 
     async def lease(self, ttl_s: int) -> Lease:
-        return await self._store.lease(ttl_s)
+        return await self.store.lease(ttl_s)
 
     async def close(self) -> None:
-        await self._store.close()
+        await self.store.close()

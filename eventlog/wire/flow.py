@@ -166,6 +166,11 @@ class Arena:
         self._pool: list[Any] = []  # the last one is cut from, below `_at` it is given away
         self._at = 0
 
+    @property
+    def pooled_bytes(self) -> int:
+        """Return how many bytes are kept to be used again."""
+        return sum(slab.nbytes for slab in self._pool)
+
     def reserve(self, size: int) -> memoryview:
         """As `reserve` of this module; the memory comes back by itself when the last view of its slab is gone."""
         if not self._pool or not self._has_room(size):

@@ -10,7 +10,8 @@ import pytest
 from eventlog.control.appointment import commit_of, next_appointments
 from eventlog.control.caches import CacheRecords
 from eventlog.control.membership import tombstone
-from eventlog.control.operators import _forced
+from eventlog.control.metastores.memory import MemoryStore
+from eventlog.control.operators import forced_record
 from eventlog.control.rebuilding import decode_kept, encode_kept
 from eventlog.control.records import CLUSTER_KEY, IDENTITY_KEY, CommitPlan, Remembered, Replica, decode, encode, node_key, segment_key
 from eventlog.errors import InvalidArgument, LostDisk, MemberReplaced, MetadataConflict, MetadataLost, MetadataUnavailable, WrongCluster
@@ -138,14 +139,30 @@ def test_a_started_node_leads_everything_and_issues_above_its_floors_within_its_
     tell(story)
 
 
-def test_few_records_are_read_one_by_one_and_many_as_one_listing(monkeypatch):
+class Noting(MemoryStore):
+    """A store that notes what it is asked for."""
+
+    def __init__(self, **options):
+        super().__init__(**options)
+        self.keys, self.prefixes = [], []
+
+    async def get(self, key):
+        self.keys.append(key)
+        return await super().get(key)
+
+    async def list(self, prefix):
+        self.prefixes.append(prefix)
+        return await super().list(prefix)
+
+
+def test_few_records_are_read_one_by_one_and_many_as_one_listing():
     async def story(world):
-        records = await world.joined(segments=256)
+        store = Noting(now_ms=world.clock.monotonic_ms)
+        records = await world.joined(segments=256, store=store)
         await records.appoint()
-        keys, prefixes = [], []
-        get, listing = world.store.get, world.store.list
-        monkeypatch.setattr(world.store, "get", lambda key: keys.append(key) or get(key))
-        monkeypatch.setattr(world.store, "list", lambda prefix: prefixes.append(prefix) or listing(prefix))
+        keys, prefixes = store.keys, store.prefixes
+        keys.clear()
+        prefixes.clear()
         few, many = await records.segments_now([3, 1]), await records.segments_now(range(100, 150))
         assert (keys, prefixes) == (["segment/3", "segment/1"], ["segment/"])
         assert sorted(few) == [1, 3]
@@ -548,7 +565,7 @@ def test_a_term_that_another_node_has_ended_is_led_no_more_by_who_has_not_heard_
     async def story(world):
         first, second = await world.started("a", segments=segments), await world.joined("b", segments=segments)
         view = await second.view()
-        forced = _forced(view, view.segments[1].record, view.members[second.member.number], "n")
+        forced = forced_record(view, view.segments[1].record, view.members[second.member.number], "n")
         await second.carry_out(commit_of(view, [forced]))
         terms = dict.fromkeys(range(segments), 1)
         assert await first.led_now(terms) == frozenset(range(segments)) - {1}

@@ -95,12 +95,11 @@ def test_unavailable_metadata_leave_it_open_or_say_that_nothing_changed():
             return await self._store.commit(*args, **kwargs)
 
     async def story(world):
-        mute = Mute(world.store)
+        mute, world.retry = Mute(world.store), RetryOptions(attempts=2, pause_ms=1)
         records, seen = await with_segments(world, 1, store=mute)
         mute.outcome = "none"
         assert [outcome.kind for outcome in await records.propose([out(seen, 0)], seen=seen)] == ["none"]
         mute.outcome = "unknown"
-        records._store._retry = RetryOptions(attempts=2, pause_ms=1)
         assert [outcome.kind for outcome in await records.propose([out(seen, 0)], seen=seen)] == ["unknown"]
         mute.outcome = "lost"
         assert [outcome.kind for outcome in await records.propose([out(seen, 0)], seen=seen)] == ["unknown"], "put back, it may have it"
@@ -226,8 +225,8 @@ def test_a_change_that_had_to_wait_is_void_once_its_record_is_another():
 def test_it_goes_on_until_every_outcome_is_certain():
     async def story(world):
         unsure = UnsureStore(world.store, [])
+        world.retry = RetryOptions(attempts=1, pause_ms=1)
         records, seen = await with_segments(world, 1, store=unsure)
-        records._store._retry = RetryOptions(attempts=1, pause_ms=1)
         unsure.faults = ["after"]
         proposals, told = Proposals(), []
         proposals.add(out(seen, 0))

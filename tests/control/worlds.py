@@ -2,7 +2,7 @@
 
 from eventlog.control.cluster import ClusterRecords
 from eventlog.control.metastores.memory import MemoryStore
-from eventlog.control.metastores.resolving import ResolvingStore
+from eventlog.control.metastores.resolving import ResolvingStore, RetryOptions
 from eventlog.control.records import NodeRecord, Replica, SegmentRecord, Versioned
 from eventlog.control.view import ClusterView
 from eventlog.testing.clocks import ManualClock, SeededEntropy
@@ -51,12 +51,13 @@ class World:
         self.clock = ManualClock(wall_ms=NOW)
         self.store = MemoryStore(now_ms=self.clock.monotonic_ms)
         self.starts = 0
+        self.retry: RetryOptions | None = None  # of who starts from now on
 
     def records(self, incarnation: str, *, store=None) -> ClusterRecords:
         """Return what a process of the data directory `incarnation` begins with."""
         self.starts += 1
         entropy = SeededEntropy(self.starts)
-        resolving = ResolvingStore(store or self.store, writer=f"{incarnation}-{self.starts}", entropy=entropy)
+        resolving = ResolvingStore(store or self.store, writer=f"{incarnation}-{self.starts}", entropy=entropy, retry=self.retry)
         return ClusterRecords(resolving, incarnation=incarnation, entropy=entropy, where="memory")
 
     async def joined(self, incarnation: str = "a", *, name: str = "", segments: int = 4, remembered=None, store=None) -> ClusterRecords:

@@ -7,7 +7,7 @@ import stat
 from pathlib import Path
 
 from eventlog.node.cluster.greeting import PEER_VERSION
-from eventlog.node.cluster.joining import _is_own, _proof_name
+from eventlog.node.cluster.joining import is_own, proof_name
 from eventlog.node.config import NodeConfig
 from eventlog.transport.connect import connect
 from eventlog.transport.connection import Exchange
@@ -21,7 +21,7 @@ NONCE = bytes(range(32))
 
 
 def proof(directory: Path, *, mode: int = 0o600, content: str = NONCE.hex()) -> Path:
-    path = directory / _proof_name(NONCE)
+    path = directory / proof_name(NONCE)
     path.unlink(missing_ok=True)
     path.write_text(content)
     path.chmod(mode)
@@ -29,26 +29,26 @@ def proof(directory: Path, *, mode: int = 0o600, content: str = NONCE.hex()) -> 
 
 
 def test_a_file_proves_its_maker_only_if_nobody_else_can_have_made_it(tmp_path: Path) -> None:
-    assert _is_own(str(proof(tmp_path)), NONCE)
-    assert not _is_own(str(proof(tmp_path)), NONCE[::-1])
+    assert is_own(str(proof(tmp_path)), NONCE)
+    assert not is_own(str(proof(tmp_path)), NONCE[::-1])
     for path in (proof(tmp_path, mode=0o640), proof(tmp_path, content=""), proof(tmp_path, content=NONCE.hex() + "\n")):
-        assert not _is_own(str(path), NONCE)
+        assert not is_own(str(path), NONCE)
     (tmp_path / "elsewhere").mkdir()
     found = proof(tmp_path).rename(tmp_path / "another name")
-    assert not _is_own(str(found), NONCE)
-    linked = tmp_path / "elsewhere" / _proof_name(NONCE)
+    assert not is_own(str(found), NONCE)
+    linked = tmp_path / "elsewhere" / proof_name(NONCE)
     linked.symlink_to(found)
-    assert not _is_own(str(linked), NONCE)
+    assert not is_own(str(linked), NONCE)
     linked.unlink()
     linked.hardlink_to(found)
-    assert not _is_own(str(linked), NONCE)
+    assert not is_own(str(linked), NONCE)
     linked.unlink()
     os.mkfifo(linked, 0o600)
-    assert not _is_own(str(linked), NONCE)
-    assert not _is_own("x\0y", NONCE)
+    assert not is_own(str(linked), NONCE)
+    assert not is_own("x\0y", NONCE)
     os.chdir(tmp_path)
     proof(tmp_path)
-    assert not _is_own(_proof_name(NONCE), NONCE)
+    assert not is_own(proof_name(NONCE), NONCE)
 
 
 def test_only_members_and_who_has_proved_it_are_told_where_the_metadata_are(tmp_path: Path) -> None:
@@ -119,7 +119,7 @@ def test_a_joiner_that_is_told_nothing_says_what_would_help(tmp_path: Path) -> N
             assert await asyncio.to_thread(joiner.wait) == 1
         finally:
             await server.stop(grace_ms=0)
-        assert files == [(str(joiner.data / _proof_name(NONCE)), 0o600, NONCE.hex())]
+        assert files == [(str(joiner.data / proof_name(NONCE)), 0o600, NONCE.hex())]
         return joiner
 
     assert "JOIN_REFUSED" in asyncio.run(run()).log_text()

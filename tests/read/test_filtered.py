@@ -9,10 +9,9 @@ from eventlog.batch.layout import RUN
 from eventlog.batch.views import decode_block
 from eventlog.ids import ID_STEP
 from eventlog.predicate.spec import FilterSpec
-from eventlog.read import filtered
 from eventlog.read.answer import NO_LIMIT, Limits, StoredValues, sizes_of
 from eventlog.read.cursor import Cursor
-from eventlog.read.filtered import filter_answer
+from eventlog.read.filtered import WINDOW_EVENTS, filter_answer
 from tests.batch.test_join import EVERYTHING, Log, rows_of
 from tests.examples import examples
 from tests.read.filters import HandFilter
@@ -61,36 +60,33 @@ def wanted_of(seed):
 @pytest.mark.parametrize("is_costly", [False, True])
 @pytest.mark.parametrize("by_segment", [False, True])
 def test_a_filtered_read_is_the_filter_applied_to_the_log(is_costly, by_segment, seed, data):
-    before, filtered._WINDOW_EVENTS = filtered._WINDOW_EVENTS, data.draw(st.sampled_from([1, 2, 5, 4096]))
-    try:
-        log = Log(seed, groups=8, segments=SEGMENTS)
-        wanted = HandFilter(wanted=wanted_of(seed), is_costly=is_costly)
-        ids = [row["id"] for row in log.rows] or [7 << 40]
-        asked = np.array([0, 2]) if by_segment else None
-        start = data.draw(st.sampled_from([0, *ids]))
-        cursor = Cursor.at_id(SEGMENTS, start, asked=asked)
-        top = max(data.draw(st.sampled_from([*ids, 1 << 60])), start)
-        found = []
-        while cursor.lowest < top:
-            limits = Limits(events=data.draw(st.sampled_from([1, 2, 7, NO_LIMIT])), nbytes=data.draw(st.sampled_from([1, 60, NO_LIMIT])))
-            answer = filter_answer(values_of(log), cursor=cursor, top=top, limits=limits, matches=wanted)
-            rows = rows_in(answer)
-            assert len(rows) <= limits.events
-            assert all(cursor.lowest < row["id"] <= answer.upto for row in rows)
-            assert [(row["segment"], row["id"]) for row in rows] == sorted((row["segment"], row["id"]) for row in rows)
-            assert cursor.lowest < answer.upto <= top
-            found += rows
-            cursor.advance(answer.upto, answer.ends)
-        expected = [
-            row for row in log.wanted(start, top) if (asked is None or row["segment"] in asked) and wanted.wanted(row["key"], row["value"])
-        ]
-        assert sorted(found, key=lambda row: row["id"]) == sorted(expected, key=lambda row: row["id"])
-        if by_segment:
-            passed = {row["segment"]: row["offset"] + 1 for row in log.wanted(start, top)}
-            places = dict(zip(cursor.at.of.tolist(), cursor.at.offsets.tolist(), strict=True))
-            assert all(places[segment] == passed[segment] for segment in places if segment in passed), "what did not match has passed, too"
-    finally:
-        filtered._WINDOW_EVENTS = before
+    window = data.draw(st.sampled_from([1, 2, 5, WINDOW_EVENTS]))
+    log = Log(seed, groups=8, segments=SEGMENTS)
+    wanted = HandFilter(wanted=wanted_of(seed), is_costly=is_costly)
+    ids = [row["id"] for row in log.rows] or [7 << 40]
+    asked = np.array([0, 2]) if by_segment else None
+    start = data.draw(st.sampled_from([0, *ids]))
+    cursor = Cursor.at_id(SEGMENTS, start, asked=asked)
+    top = max(data.draw(st.sampled_from([*ids, 1 << 60])), start)
+    found = []
+    while cursor.lowest < top:
+        limits = Limits(events=data.draw(st.sampled_from([1, 2, 7, NO_LIMIT])), nbytes=data.draw(st.sampled_from([1, 60, NO_LIMIT])))
+        answer = filter_answer(values_of(log), cursor=cursor, top=top, limits=limits, matches=wanted, window_events=window)
+        rows = rows_in(answer)
+        assert len(rows) <= limits.events
+        assert all(cursor.lowest < row["id"] <= answer.upto for row in rows)
+        assert [(row["segment"], row["id"]) for row in rows] == sorted((row["segment"], row["id"]) for row in rows)
+        assert cursor.lowest < answer.upto <= top
+        found += rows
+        cursor.advance(answer.upto, answer.ends)
+    expected = [
+        row for row in log.wanted(start, top) if (asked is None or row["segment"] in asked) and wanted.wanted(row["key"], row["value"])
+    ]
+    assert sorted(found, key=lambda row: row["id"]) == sorted(expected, key=lambda row: row["id"])
+    if by_segment:
+        passed = {row["segment"]: row["offset"] + 1 for row in log.wanted(start, top)}
+        places = dict(zip(cursor.at.of.tolist(), cursor.at.offsets.tolist(), strict=True))
+        assert all(places[segment] == passed[segment] for segment in places if segment in passed), "what did not match has passed, too"
 
 
 def log_of_kinds(kinds_by_value):
@@ -120,7 +116,7 @@ def test_a_reader_who_takes_little_has_little_judged():
     seen = HandFilter(wanted=lambda *_: True, is_costly=True)
     answer = filter_answer(values_of(log), cursor=Cursor(SEGMENTS, 0), top=1 << 60, limits=Limits(events=10), matches=seen)
     assert answer.events == 10
-    assert seen.judged == filtered._WINDOW_EVENTS < len(log.rows) // 2
+    assert seen.judged == WINDOW_EVENTS < len(log.rows) // 2
 
 
 def test_changes_stand_between_runs_and_block():

@@ -59,7 +59,7 @@ def test_slabs_too_small_make_room_for_a_larger_one():
     address = _address(large)
     del large
     assert _address(arena.reserve(POOLED_BYTES_MAX)) == address
-    assert sum(slab.nbytes for slab in arena._pool) == POOLED_BYTES_MAX
+    assert arena.pooled_bytes == POOLED_BYTES_MAX
 
 
 def test_while_every_slab_is_looked_at_memory_is_as_large_as_asked_for():
@@ -70,7 +70,7 @@ def test_while_every_slab_is_looked_at_memory_is_as_large_as_asked_for():
     del held[1::2]
     more = [arena.reserve(SLAB_BYTES - 64) for _ in range(3)]
     assert [view.obj.nbytes for view in more] == [SLAB_BYTES - 64] * 3
-    assert sum(slab.nbytes for slab in arena._pool) <= POOLED_BYTES_MAX
+    assert arena.pooled_bytes <= POOLED_BYTES_MAX
     assert len({_address(view) for view in held + more}) == len(held + more)
 
 

@@ -46,7 +46,7 @@ class Forcing:
         segments = _lost(situation) if asked.all_lost else _named(situation, asked.segments)
         ends = await self._ends(situation)
         only = operators.member_named(situation.view, asked.node).number if asked.node else 0
-        candidates = [candidate for segment in segments for candidate in _candidates(situation, segment, ends.get(segment, {}), only)]
+        candidates = [candidate for segment in segments for candidate in candidates_of(situation, segment, ends.get(segment, {}), only)]
         if asked.dry_run:
             return candidates
         if not asked.accept_data_loss:
@@ -104,7 +104,7 @@ def _lost(situation: Situation) -> list[int]:
     return [number for number, found in sorted(view.segments.items()) if not operators.why_not_needed(situation, found.record)]
 
 
-def _candidates(situation: Situation, segment: int, ends: Ends, only: int) -> list[pb.ForcedReplica]:
+def candidates_of(situation: Situation, segment: int, ends: Ends, only: int) -> list[pb.ForcedReplica]:
     view = situation.view
     record = view.segments[segment].record
     floor = SegmentRules.next_floor(record, primary_of(view, record).record)

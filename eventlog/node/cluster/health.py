@@ -133,12 +133,12 @@ class Health:
             writes = "writes have stopped" if self._issues_nothing() else "writes will stop within seconds"
             store = f"the metadata store, {self._node.location}, does not answer"
             yield f"{store}: {writes}, reading goes on; see that it runs and is reached from here"
-        yield from _about_what_stands_still(situation, records)
+        yield from about_what_stands_still(situation, records)
         if silent := self._silent():
             yield f"etcd of {', '.join(silent)} does not answer; the metadata need most of its members: see etcd.log in the data directory"
-        yield from _about_unreached(situation, self._reached())
-        yield from _about_members(situation, records)
-        yield from _about_copies(situation, records)
+        yield from about_unreached(situation, self._reached())
+        yield from about_members(situation, records)
+        yield from about_copies(situation, records)
         for segment, why in sorted(self._node.controller.differences.items())[:_NAMED_MAX]:
             yield f"segment {segment} does not move because {why}: eventlog admin segments --verify"
 
@@ -160,7 +160,7 @@ def _name(situation: Situation, number: int) -> str:
 # ---------------------------------------------------------------- what to do next
 
 
-def _about_what_stands_still(situation: Situation, records: list[SegmentRecord]) -> Iterator[str]:
+def about_what_stands_still(situation: Situation, records: list[SegmentRecord]) -> Iterator[str]:
     if not records:
         yield "no node holds data: start one that joins without --gateway"
     if lost := [segment for segment in records if _is_lost(situation, segment)]:
@@ -171,13 +171,13 @@ def _about_what_stands_still(situation: Situation, records: list[SegmentRecord])
         yield f"{_counted(short)} too few in-sync replicas to be written: start {names}, or eventlog admin remove what is gone for good"
 
 
-def _about_unreached(situation: Situation, reached: Collection[int]) -> Iterator[str]:
+def about_unreached(situation: Situation, reached: Collection[int]) -> Iterator[str]:
     for member in situation.view.members.values():
         if member.number not in reached and member.number not in situation.dead:
             yield f"node {member.name} is not reached from here, and may be up: see that it runs, and ask other nodes whether they reach it"
 
 
-def _about_members(situation: Situation, records: list[SegmentRecord]) -> Iterator[str]:
+def about_members(situation: Situation, records: list[SegmentRecord]) -> Iterator[str]:
     view, members = situation.view, situation.view.members.values()
     wanted = view.settings.record.replicas if view.settings else ClusterSettings().replicas
     left = sum(member.holds_data for member in members)
@@ -200,7 +200,7 @@ def _about_unreadable(situation: Situation, member: NodeRecord) -> str:
     return f"node {member.name} met a damaged file: look at its disk, then start it again; the others fill it"
 
 
-def _about_copies(situation: Situation, records: list[SegmentRecord]) -> Iterator[str]:
+def about_copies(situation: Situation, records: list[SegmentRecord]) -> Iterator[str]:
     if any(segment.target for segment in records):
         yield "segments are moving: eventlog admin rebalance status"
     elif not situation.dead and any(is_under_replicated(situation, segment) for segment in records):

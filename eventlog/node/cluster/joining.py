@@ -9,9 +9,10 @@ import hmac
 import logging
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from secrets import token_bytes
 
@@ -69,13 +70,14 @@ async def find_cluster(config: NodeConfig, home: Home) -> Found:
     if remembered is not None:
         with suppress(Unavailable):
             if config.join:
-                info = await _ask_any(config, wait_ms=0, proves=False)
+                info = await first_answer(config.join, partial(_ask, config=None), wait_ms=0)
                 if info.cluster != remembered.cluster:
                     raise WrongCluster(where=f"the node at {' or '.join(config.join)}", theirs=info.cluster, ours=remembered.cluster)
         return Found(location=location or config.location, create=False)
     if not config.join:
         return Found(location=location or config.location, create=True)
-    info = await _ask_any(config, wait_ms=_JOIN_MS_MAX, proves=location is None)
+    asker = partial(_ask, config=config if location is None else None)
+    info = await first_answer(config.join, asker, wait_ms=_JOIN_MS_MAX)
     return Found(location=location or reachable(info), create=False, cluster=info.cluster)
 
 
@@ -124,7 +126,7 @@ class Joiners:
             return None
         if nonce and asked.file:
             async with self._looking:
-                if await asyncio.to_thread(_is_own, asked.file, nonce):
+                if await asyncio.to_thread(is_own, asked.file, nonce):
                     return None
         state[_NONCE] = nonce = token_bytes(_NONCE_BYTES)
         return nonce
@@ -134,15 +136,15 @@ def _token_proof(token: bytes, nonce: bytes) -> bytes:
     return hmac.digest(token, b"eventlog join" + nonce, "sha256")
 
 
-def _proof_name(nonce: bytes) -> str:
+def proof_name(nonce: bytes) -> str:
     return f"join-{nonce.hex()}"
 
 
-def _is_own(name: str, nonce: bytes) -> bool:
+def is_own(name: str, nonce: bytes) -> bool:
     """Return whether a file was made, after `nonce` was told, by a process of this user: nobody else can make one that is so."""
     path, content = Path(name), nonce.hex().encode()
     try:
-        if not path.is_absolute() or path.name != _proof_name(nonce) or not _is_private(path.lstat()):
+        if not path.is_absolute() or path.name != proof_name(nonce) or not _is_private(path.lstat()):
             return False  # before it is opened: opening can do something to what is no plain file
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         try:
@@ -200,12 +202,14 @@ def tell(location: Location, answer: pb.ClusterInfoAnswer) -> None:
         answer.host, answer.file = host_of(), file_of(location)
 
 
-async def _ask_any(config: NodeConfig, *, wait_ms: int, proves: bool) -> pb.ClusterInfoAnswer:
-    """Return the first answer of one of the nodes to join; ask again until there is one, for `wait_ms`.
+async def first_answer(
+    addresses: Sequence[str], ask: Callable[[str], Awaitable[pb.ClusterInfoAnswer]], *, wait_ms: int, pause_ms: int = _PAUSE_MS
+) -> pb.ClusterInfoAnswer:
+    """Return the first answer that `ask` brings from one of the addresses; all are asked again until there is one, for `wait_ms`.
 
-    With `proves` it says where the metadata are.
+    Raises:
+        ConnectionLost: there was none in time; it names all addresses, and what was wrong with the last.
     """
-    addresses = config.join
     loop = asyncio.get_running_loop()
     deadline = loop.time() + wait_ms / 1000
     said: set[tuple[str, str]] = set()
@@ -213,7 +217,7 @@ async def _ask_any(config: NodeConfig, *, wait_ms: int, proves: bool) -> pb.Clus
         errors: list[EventLogError] = []
         for address in addresses:
             try:
-                return await _ask(address, config if proves else None)
+                return await ask(address)
             except Unavailable as error:
                 errors.append(error)
                 if (address, str(error)) not in said:
@@ -222,7 +226,7 @@ async def _ask_any(config: NodeConfig, *, wait_ms: int, proves: bool) -> pb.Clus
         if loop.time() >= deadline:
             whys = [error.why if isinstance(error, ConnectionLost) else str(error) for error in errors] or ["there is none to ask"]
             raise ConnectionLost(address=" or ".join(addresses), why=whys[-1])
-        await asyncio.sleep(_PAUSE_MS / 1000)
+        await asyncio.sleep(pause_ms / 1000)
 
 
 async def is_up(member: NodeRecord, *, cluster: str) -> bool:
@@ -255,7 +259,7 @@ async def _ask(address: str, config: NodeConfig | None) -> pb.ClusterInfoAnswer:
         if token := join_token(config):
             found = await _told(connection, pb.ClusterInfo(version=PEER_VERSION, token_proof=_token_proof(token, found.nonce)))
         if not found.metastore:
-            with _proof_file(config.data.absolute() / _proof_name(found.nonce), found.nonce.hex().encode()) as path:
+            with _proof_file(config.data.absolute() / proof_name(found.nonce), found.nonce.hex().encode()) as path:
                 found = await _told(connection, pb.ClusterInfo(version=PEER_VERSION, file=str(path)))
     finally:
         connection.close()

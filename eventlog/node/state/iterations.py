@@ -128,7 +128,7 @@ class Iterations:
         cache = self.cache_of(request.cache_id)
         asked = decode_segments(request.segments, of=node.segments)
         name = request.scope
-        custom = _scope_of(name), json_object(request.scope_parameters, what="scope_parameters")
+        custom = scope_of(name), json_object(request.scope_parameters, what="scope_parameters")
         segments = segments_in(name, self._topology(), asked=asked, number=node.number, custom=custom)
         entries_max, bytes_max = sizes(request.batch_entries, request.batch_bytes)
         ask = StateAsk(
@@ -221,7 +221,7 @@ def sizes(entries: int, nbytes: int) -> tuple[int, int]:
     return entries_max, min(nbytes or ANSWER_BYTES_DEFAULT, ANSWER_BYTES_MAX)
 
 
-def _scope_of(name: str) -> Scope | None:
+def scope_of(name: str) -> Scope | None:
     if not name or name in BUILT_IN:
         return None
     point = installed(GROUP).get(name)

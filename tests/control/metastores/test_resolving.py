@@ -116,11 +116,11 @@ def test_a_store_that_was_emptied_or_put_back_is_not_taken_for_what_it_was():
         resolved = resolving(store)
         before = await resolved.commit({}, puts={"k": b"1"})
         assert (await resolved.list("")).revision == before
-        store._store = MemoryStore()
+        store.store = MemoryStore()
         with pytest.raises(MetadataLost, match="at revision 0 and was at 1 before"):
             await resolved.list("")
         for _ in range(before):
-            await store._store.commit({}, puts={"k": b"2"})
+            await store.store.commit({}, puts={"k": b"2"})
         assert (await resolved.list("")).revision == before
 
     asyncio.run(story())

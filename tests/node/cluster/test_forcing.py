@@ -1,6 +1,6 @@
 """Which replicas could be forced to lead, and which is."""
 
-from eventlog.node.cluster.forcing import _candidates
+from eventlog.node.cluster.forcing import candidates_of
 from tests.control.plays import Play
 from tests.control.worlds import node, replicas, segment
 
@@ -16,14 +16,14 @@ def lost_cluster() -> Play:
 
 
 def told(play: Play, only: int) -> list[tuple[str, bool, str, str]]:
-    found = _candidates(play.situation, 0, ENDS, only)
+    found = candidates_of(play.situation, 0, ENDS, only)
     return [(one.node, one.chosen, one.longer, one.why_not) for one in found]
 
 
 def test_without_a_node_all_are_told_and_the_longest_log_is_chosen() -> None:
     play = lost_cluster()
     assert told(play, 0) == [("n1", False, "", "the node does not answer"), ("n2", True, "", ""), ("n3", False, "n2", "")]
-    assert [(one.last_id, one.upto) for one in _candidates(play.situation, 0, ENDS, 0)[1:]] == [(250, 900), (200, 900)]
+    assert [(one.last_id, one.upto) for one in candidates_of(play.situation, 0, ENDS, 0)[1:]] == [(250, 900), (200, 900)]
 
 
 def test_a_node_that_is_named_is_told_alone_and_chosen_where_it_can_lead() -> None:

@@ -9,21 +9,19 @@ import pytest
 from eventlog.control.metastores.location import SqliteLocation
 from eventlog.errors import ConnectionLost
 from eventlog.node.cluster import joining
-from eventlog.node.config import NodeConfig
+from eventlog.node.cluster.joining import first_answer
 from eventlog.wire import eventlog_pb2 as pb
 
 
-def test_where_nobody_answers_that_is_logged_once_an_address_and_told_in_one_sentence(monkeypatch, caplog):
+def test_where_nobody_answers_that_is_logged_once_an_address_and_told_in_one_sentence(caplog):
     asked = []
 
-    async def ask(address, _config):
+    async def ask(address):
         asked.append(address)
         raise ConnectionLost(address=address, why="refused")
 
-    monkeypatch.setattr(joining, "_ask", ask)
-    monkeypatch.setattr(joining, "_PAUSE_MS", 1)
     with caplog.at_level(logging.INFO), pytest.raises(ConnectionLost) as caught:
-        asyncio.run(joining._ask_any(NodeConfig(join=("a:1", "b:2")), wait_ms=50, proves=False))
+        asyncio.run(first_answer(("a:1", "b:2"), ask, wait_ms=50, pause_ms=1))
     assert len(asked) > 2
     assert [record.getMessage().count("join_waits address=") for record in caplog.records] == [1, 1]
     assert str(caught.value) == str(ConnectionLost(address="a:1 or b:2", why="refused"))

@@ -20,7 +20,7 @@ from eventlog.node.node import Node
 from eventlog.state.caches import CacheState
 from tests.node.nodes import SEGMENTS, cache_of, submit, with_node
 
-Act = Callable[[Node, Work], Awaitable[None]]
+Act = Callable[[Node, Work, Running], Awaitable[None]]
 MEMBER = "m"
 HOUR_MS = 3_600_000
 
@@ -53,7 +53,7 @@ def with_group(directory: Path, act: Act, values: Sequence[bytes] = (b"1",), *, 
             await submit(node, cache, [(b"k%d" % number, value)])
         running = await group_of(node, cache, **options)
         assert running.work is not None
-        await act(node, running.work)
+        await act(node, running.work, running)
 
     with_node(directory, run, clock=clock)
 
@@ -72,8 +72,8 @@ async def take(work: Work, count: int = 1) -> list[Settled]:
 
 
 def test_whoever_waits_is_answered_when_the_group_goes_elsewhere(tmp_path: Path) -> None:
-    async def act(_: Node, work: Work) -> None:
-        running, begun = work._running, asyncio.Event()
+    async def act(_: Node, work: Work, running: Running) -> None:
+        begun = asyncio.Event()
         [task] = await take(work)
 
         async def write(*_: object, **__: object) -> None:
@@ -95,24 +95,24 @@ def test_whoever_waits_is_answered_when_the_group_goes_elsewhere(tmp_path: Path)
 
 
 def test_a_group_that_is_led_elsewhere_answers_so(tmp_path: Path) -> None:
-    async def act(node: Node, work: Work) -> None:
+    async def act(node: Node, work: Work, running: Running) -> None:
         [task] = await take(work)
         node.replicas.serving[:] = False
         with pytest.raises(NotPrimary):
             await work.settle(MEMBER, [task])
         node.replicas.serving[:] = True
-        assert work._running.is_over
+        assert running.is_over
 
     with_group(tmp_path, act)
 
 
 def test_what_breaks_a_turn_ends_the_group_there_and_not_the_node(tmp_path: Path) -> None:
-    async def act(node: Node, work: Work) -> None:
+    async def act(node: Node, work: Work, running: Running) -> None:
         [task] = await take(work)
         with pytest.raises(EventLogError, match="a bug of eventlog"):
             await work.settle(MEMBER, [replace(task, verdict=AGAIN, after_ms=1 << 64)])
-        assert work._running.is_over
-        again = await node.coordinators.find(*work._running.id)
+        assert running.is_over
+        again = await node.coordinators.find(*running.id)
         assert again.work is not None
         await again.work.settle(MEMBER, [task])
 
@@ -123,12 +123,12 @@ def test_what_breaks_the_reading_ends_the_group_there_and_not_the_node(tmp_path:
     async def broken(*_: object, **__: object) -> None:
         raise OverflowError
 
-    async def act(node: Node, work: Work) -> None:
+    async def act(node: Node, work: Work, running: Running) -> None:
         with monkeypatch.context() as patched:
             patched.setattr(node.work_reading, "read", broken)
             with pytest.raises(NotPrimary):
                 await work.take(MEMBER, wanted(1), wait_ms=30_000)
-        again = await node.coordinators.find(*work._running.id)
+        again = await node.coordinators.find(*running.id)
         assert again.work is not None
         assert len(await take(again.work)) == 1
 
@@ -136,9 +136,9 @@ def test_what_breaks_the_reading_ends_the_group_there_and_not_the_node(tmp_path:
 
 
 def test_a_group_that_was_kept_with_a_start_behind_all_ids_is_no_trouble(tmp_path: Path) -> None:
-    async def act(node: Node, work: Work) -> None:
-        work._running.forget(NotPrimary(segment=0))
-        again = await node.coordinators.find(*work._running.id)
+    async def act(node: Node, work: Work, running: Running) -> None:
+        running.forget(NotPrimary(segment=0))
+        again = await node.coordinators.find(*running.id)
         assert again.work is not None
         assert again.state.start_id == ID_MAX
         assert await again.work.take(MEMBER, wanted(1), wait_ms=0) == []
@@ -148,11 +148,11 @@ def test_a_group_that_was_kept_with_a_start_behind_all_ids_is_no_trouble(tmp_pat
 
 @pytest.mark.parametrize("name", [GROUPS_CACHE, "c"])
 def test_dead_letters_do_not_go_where_none_belong_whatever_was_kept(tmp_path: Path, name: str) -> None:
-    async def act(node: Node, work: Work) -> None:
+    async def act(node: Node, work: Work, running: Running) -> None:
         [task] = await take(work)
         with pytest.raises(OperationRefused):
             await work.settle(MEMBER, [replace(task, verdict=REJECTED)])
-        assert not work._running.is_over
+        assert not running.is_over
         assert b"k0" not in [key for key, _ in await node.inner.scan_all(GROUPS_CACHE)]
         assert node.caches.named("c").next_offsets.sum() == 1
 
@@ -169,7 +169,7 @@ async def accept(node: Node) -> None:
 
 
 def test_a_dead_letter_that_cannot_be_written_fails_its_rejection_alone(tmp_path: Path) -> None:
-    async def act(node: Node, work: Work) -> None:
+    async def act(node: Node, work: Work, running: Running) -> None:
         await refuse(node)
         bad, good, other = sorted(await take(work, 3), key=lambda one: one.id)
         bad, fine = replace(bad, verdict=REJECTED), replace(other, verdict=REJECTED)
@@ -177,7 +177,7 @@ def test_a_dead_letter_that_cannot_be_written_fails_its_rejection_alone(tmp_path
         await asyncio.gather(work.settle(MEMBER, [good]), work.settle(MEMBER, [fine]))
         with pytest.raises(EventLogError, match="not JSON"):
             await refused
-        assert not work._running.is_over
+        assert not running.is_over
         assert [task.id for queue in work.sharing.queues.values() for task in queue.tasks.values()] == [bad.id]
         with pytest.raises(EventLogError, match="not JSON"):
             await work.settle(MEMBER, [bad])
@@ -190,7 +190,7 @@ def test_a_dead_letter_that_cannot_be_written_fails_its_rejection_alone(tmp_path
 
 
 def test_who_finds_nothing_looks_again_when_something_has_changed_and_not_before(tmp_path: Path) -> None:
-    async def act(node: Node, work: Work) -> None:
+    async def act(node: Node, work: Work, running: Running) -> None:
         [task] = await take(work)
         turns = 0
         turn_of = work._turn_of
@@ -226,7 +226,7 @@ async def at_hand(work: Work, count: int) -> None:
 def test_a_wall_clock_that_jumps_changes_no_retry(tmp_path: Path, off_ms: int) -> None:
     clock = JumpingClock()
 
-    async def act(_: Node, work: Work) -> None:
+    async def act(_: Node, work: Work, running: Running) -> None:
         [task] = await take(work)
         await work.settle(MEMBER, [replace(task, verdict=AGAIN, after_ms=200)])
         clock.off_ms = off_ms
@@ -240,10 +240,10 @@ def test_a_wall_clock_that_jumps_changes_no_retry(tmp_path: Path, off_ms: int) -
 def test_a_wall_clock_that_jumps_takes_no_event_from_the_member_that_works_on_it(tmp_path: Path, off_ms: int) -> None:
     clock = JumpingClock()
 
-    async def act(_: Node, work: Work) -> None:
+    async def act(_: Node, work: Work, running: Running) -> None:
         [task] = await take(work)
-        async with work._running.lock:
-            await work._running.keep(join(work._running.state, Member(id="other")))
+        async with running.lock:
+            await running.keep(join(running.state, Member(id="other")))
         clock.off_ms = off_ms
         assert await work.take("other", wanted(1), wait_ms=0) == []
         await work.settle(MEMBER, [task])
@@ -256,16 +256,16 @@ def test_the_next_coordinator_s_wall_clock_changes_no_retry(tmp_path: Path, off_
     """The node stands for both, each time with the clock of the other; the members' median is the same throughout."""
     clock = JumpingClock()
 
-    async def act(node: Node, work: Work) -> None:
+    async def act(node: Node, work: Work, running: Running) -> None:
         clock.off_ms = off_ms
         node.clock.hear_others([-off_ms, -off_ms])
         soon, late = await take(work, 2)
         delays = [replace(soon, verdict=AGAIN, after_ms=200), replace(late, verdict=AGAIN, after_ms=600_000)]
         await work.settle(MEMBER, delays)
-        work._running.forget(NotPrimary(segment=0))
+        running.forget(NotPrimary(segment=0))
         clock.off_ms = 0
         node.clock.hear_others([0, 0])
-        again = await node.coordinators.find(*work._running.id)
+        again = await node.coordinators.find(*running.id)
         assert again.work is not None
         assert [task.id for task, _ in await again.work.take(MEMBER, wanted(3), wait_ms=30_000)] == [soon.id]
         assert await again.work.take(MEMBER, wanted(4, holding=frozenset([soon.id])), wait_ms=0) == []

@@ -45,11 +45,11 @@ def test_what_was_found_as_controller_is_forgotten_by_who_is_it_no_more(tmp_path
         verifier = await verifier_of_a_move(node)
         verifier._equal.add((0, AWAY))
         moving = node.view  # as it was then: the node goes on to follow what is so
-        assert verifier._differences
+        assert verifier.differences
         assert verifier.verified(moving)
         is_it, node.controller = node.controller, SimpleNamespace(is_controller=False)
         running = asyncio.create_task(verifier.run())
-        await until(lambda: not (verifier._differences or verifier.verified(moving)))
+        await until(lambda: not (verifier.differences or verifier.verified(moving)))
         running.cancel()
         node.controller = is_it
 

@@ -23,7 +23,11 @@ class Story:
         running = RebalanceRecord(state=state, moves_total=1, bytes_total=1, throttle_bytes=throttle_bytes, started_ms=1, nonce="n")
         self.view = ClusterView(nodes=found.nodes, segments=found.segments, rebalance=Versioned(running, 1))
         self.now = 100.0
-        self.throttle = CopyThrottle(lambda: self.view, seconds=lambda: self.now, sleep=self.sleep)
+        self.throttle = CopyThrottle(lambda: self.view, seconds=lambda: self.now, sleep=self.wait)
+        self.sleeping = self.sleep  # what happens meanwhile
+
+    async def wait(self, seconds):
+        await self.sleeping(seconds)
 
     async def sleep(self, seconds):
         self.now += seconds
@@ -107,7 +111,7 @@ def test_a_limit_that_is_lifted_lets_go_of_what_waits():
         story.now += seconds
         story.view = ClusterView(nodes=story.view.nodes, segments=story.view.segments)
 
-    story.throttle._sleep = cancelled
+    story.sleeping = cancelled
     assert story.taken((0, 1 << 30)) == pytest.approx(0.5)
 
 
@@ -118,7 +122,7 @@ def test_a_copy_that_is_needed_meanwhile_waits_no_longer():
         story.now += seconds
         story.change(owners=(1, 3, 4), in_sync=replicas(1, 3))
 
-    story.throttle._sleep = one_lost
+    story.sleeping = one_lost
     assert story.taken((0, 1 << 30)) == pytest.approx(0.5)
     assert story.throttle.sent == {}
 
@@ -132,7 +136,7 @@ def test_what_waits_under_a_rebalancing_that_ended_holds_up_nothing_of_the_next(
             story.view, rebalance=Versioned(msgspec.structs.replace(story.view.rebalance.record, nonce="m"), 2)
         )
 
-    story.throttle._sleep = begun_anew
+    story.sleeping = begun_anew
     assert story.taken((0, 1 << 30)) == pytest.approx(0.5)
-    story.throttle._sleep = story.sleep
+    story.sleeping = story.sleep
     assert story.taken((0, 1_000)) == pytest.approx(1.0)

@@ -4,7 +4,7 @@ import pytest
 
 from eventlog.errors import InvalidArgument, TaskNotFound
 from eventlog.node.state import iterations as module
-from eventlog.node.state.iterations import _scope_of
+from eventlog.node.state.iterations import scope_of
 from eventlog.node.state.tasks import make_task
 from eventlog.query import iterate
 
@@ -28,7 +28,7 @@ def test_names_that_nobody_has_installed_cost_no_look_at_the_packages(lookups):
     for name in ("a", "b", "c"):
         with pytest.raises(TaskNotFound, match="count, own, remove"):
             make_task(name, {})
-        assert _scope_of(name) is None
+        assert scope_of(name) is None
     assert lookups == ["eventlog.tasks", iterate.GROUP]
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from eventlog.control.appointment import commit_of
-from eventlog.control.operators import _forced
+from eventlog.control.operators import forced_record
 from eventlog.errors import MetadataUnavailable, NotPrimary
 from eventlog.hashing import hash_key, segment_of
 from eventlog.transport.connect import connect
@@ -128,7 +128,7 @@ def test_who_was_alone_in_sync_when_it_last_looked_is_read_no_more_once_another_
             first.cut_off()
             node.records._store = Unreachable()  # type: ignore[assignment]
             view = await second.node.records.view()
-            forced = _forced(view, view.segments[segment].record, view.members[second.node.number], "forced")
+            forced = forced_record(view, view.segments[segment].record, view.members[second.node.number], "forced")
             plan = commit_of(view, [forced])
             assert plan is not None
             await second.node.records.carry_out(plan)

@@ -53,6 +53,7 @@ class Link(asyncio.BufferedProtocol):
         self.is_congested = False  # the peer does not take what is sent
         self._room_waiters: list[asyncio.Future[None]] = []
         self._ended_by: EventLogError | None = None
+        self.linger_ms_max = LINGER_MS_MAX
         self._linger: asyncio.TimerHandle | None = None
         self._closed: asyncio.Future[None] = self._loop.create_future()
 
@@ -329,7 +330,7 @@ class Link(asyncio.BufferedProtocol):
             self._out, self._out_bytes = [], 0
         self._finish(error)
         transport.close()
-        self._linger = self._loop.call_later(LINGER_MS_MAX / 1000, transport.abort)
+        self._linger = self._loop.call_later(self.linger_ms_max / 1000, transport.abort)
 
     def _finish(self, error: EventLogError) -> None:
         """End the session, once: what follows is only the socket's."""

@@ -6,7 +6,6 @@ import pytest
 
 from eventlog.errors import ConnectionLost, TimedOut
 from eventlog.limits import KIB, MIB
-from eventlog.transport import link
 from eventlog.wire import frames
 from eventlog.wire.eventlog_pb2 import Get, Keys, LogEnds, Message, Poll, Write
 from eventlog.wire.frames import Codec
@@ -274,9 +273,7 @@ def test_a_peer_whose_unread_answers_pass_every_measure_is_cut_off(caplog):
     assert "peer_cut_off peer=127.0.0.1:" in caplog.text
 
 
-def test_closing_waits_a_moment_for_a_peer_that_does_not_read_and_no_longer(monkeypatch):
-    monkeypatch.setattr(link, "LINGER_MS_MAX", 100)
-
+def test_closing_waits_a_moment_for_a_peer_that_does_not_read_and_no_longer():
     async def main():
         answers = Answers()
         async with serving(answers) as (server, port):
@@ -287,6 +284,7 @@ def test_closing_waits_a_moment_for_a_peer_that_does_not_read_and_no_longer(monk
             answers.held[0].answer(poll_answer(), bytes(16 * MIB))
             [there] = server.connections
             await until(lambda: not there.has_room)
+            there.linger_ms_max = 100
             there.close()
             await there.wait_closed()
             await plain.close()

@@ -343,10 +343,14 @@ class Coordinators:
         await self._check_fresh(group)
         self._drop_old(group)
         await self._load(group)
-        found = [running for (name, _), running in sorted(self._running.items()) if name == group and running.version is not None]
+        found = [running for running in self.running(group) if running.version is not None]
         if not found:
             raise GroupNotFound(group=group)
         return found
+
+    def running(self, group: str) -> list[Running]:
+        """Return a group as it runs here, over each of its caches; nothing is loaded, nor is it known whose it is by now."""
+        return [running for (name, _), running in sorted(self._running.items()) if name == group]
 
     async def tidy(self) -> None:
         """Forget the groups that another node coordinates by now, and those without members: nobody may ask for them again here."""
@@ -356,7 +360,7 @@ class Coordinators:
 
     def _drop_old(self, group: str) -> None:
         """Forget what is known of a group from an earlier term."""
-        for running in [one for (name, _), one in self._running.items() if name == group and not one.is_current]:
+        for running in [one for one in self.running(group) if not one.is_current]:
             running.forget(NotPrimary(segment=self._node.inner.segment(running.route)))
 
     async def _check_fresh(self, group: str) -> None:

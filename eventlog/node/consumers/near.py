@@ -60,8 +60,9 @@ class NearGround(Protocol):
 class NearReaders:
     """What the near caches of a node's clients share."""
 
-    def __init__(self, node: NearGround) -> None:
+    def __init__(self, node: NearGround, *, entries_max: int = NEAR_ENTRIES_MAX) -> None:
         self._node = node
+        self.entries_max = entries_max  # of one near cache
         self._stretches: OrderedDict[Stretch, asyncio.Future[Keys]] = OrderedDict()
         self._asking: list[Callable[[int | None], None]] = []
         self._is_asking = False
@@ -161,7 +162,7 @@ class NearWatcher:
         self._cache = pull.cache
         self._segments = node.segments
         self._interest = Interest(_digests(exchange.body, (request.digests,))[0])
-        _check_few(self._interest)
+        _check_few(self._interest, entries_max=readers.entries_max)
         self.at = pull.cursor.lowest
         self._probe = 0  # the last one asked, and what is to be looked at before it is answered
         self._target: tuple[int, int] | None = None
@@ -173,7 +174,7 @@ class NearWatcher:
         """Look for other keys from now on, in what follows `at`."""
         interest = copy(self._interest)
         interest.change(added=added, removed=removed)
-        _check_few(interest)
+        _check_few(interest, entries_max=self._readers.entries_max)
         self._readers.hold(len(interest) - len(self._interest))
         self._interest = interest
 
@@ -295,10 +296,10 @@ def near_interest(_: NearGround, exchange: Exchange) -> None:
     exchange.answer(message)
 
 
-def _check_few(interest: Interest) -> None:
+def _check_few(interest: Interest, *, entries_max: int) -> None:
     """Raise Overloaded where one near cache wants more watched than it may, whatever it says that it removes."""
-    if len(interest) > NEAR_ENTRIES_MAX:
-        raise Overloaded(what="keys watched for one near cache", limit=NEAR_ENTRIES_MAX)
+    if len(interest) > entries_max:
+        raise Overloaded(what="keys watched for one near cache", limit=entries_max)
 
 
 def _digests(body: memoryview, counts: tuple[int, ...]) -> list[Digests]:

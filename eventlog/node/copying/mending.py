@@ -85,6 +85,7 @@ class Mending:
         self._node = node
         self._running: dict[int, asyncio.Task[bool]] = {}
         self._again: set[int] = set()
+        self.again_ms = AGAIN_MS
         self._leaving: asyncio.Task[None] | None = None
         self.repaired = 0
 
@@ -168,7 +169,7 @@ class Mending:
         return is_whole
 
     async def _mend_again(self, cache: CacheState) -> None:
-        pause_ms = AGAIN_MS
+        pause_ms = self.again_ms
         await asyncio.sleep(pause_ms / 1000)
         while not (cache.dropped or self._node.is_stopping or await self.mend(cache)):
             pause_ms = min(2 * pause_ms, _AGAIN_MS_MAX)

@@ -31,7 +31,6 @@ from eventlog.limits import CLOCK_AHEAD_MS_MAX, MIB
 from eventlog.node.background import due
 from eventlog.node.cluster.metadata import Metadata, ViewChange
 from eventlog.node.cluster.peers import Peers
-from eventlog.node.copying import mending
 from eventlog.node.copying.mending import Mending
 from eventlog.node.copying.shortage import Shortage, Waiting
 from eventlog.node.state.following import Followed
@@ -160,9 +159,10 @@ class Replicas:
         self.shortage = Shortage(node, self)
         self._incoming: Backup
         self._takeover: Keys
-        self._flights: list[Flight] = []
+        self.flights: list[Flight] = []  # groups on their way: not committed yet, nor given up
         self._recent: deque[Flight] = deque()
         self._recent_bytes = 0
+        self.recent_bytes_max = _RECENT_BYTES
         self._known: dict[int, Replica] = {}
         self._proposals = Proposals()
         self._records: dict[int, Versioned[SegmentRecord]] = {}  # the latest seen, be it ahead of the view
@@ -251,7 +251,7 @@ class Replicas:
         previous = self.core.ends[group.segments]
         commands = self.core.append(group.segments, group.last_ids, counts=group.counts, now_ms=self.now_ms)
         flight = Flight(segments=group.segments, last_ids=group.last_ids, previous=previous, carried=group.carried)
-        self._flights.append(flight)
+        self.flights.append(flight)
         if commands:
             self.carry_out(commands, group.carried)
         return flight
@@ -262,7 +262,7 @@ class Replicas:
         if self._known:
             self._recent.append(flight)
             self._recent_bytes += flight.nbytes
-            while self._recent_bytes > _RECENT_BYTES:
+            while self._recent_bytes > self.recent_bytes_max:
                 self._recent_bytes -= self._recent.popleft().nbytes
         self.carry_out(self.core.written(flight.segments, flight.last_ids))
         if flight.lost:
@@ -277,14 +277,14 @@ class Replicas:
     def settle(self, lost: frozenset[int] = frozenset()) -> None:
         """Settle the groups in flight that are committed, or that touch segments which are led no more."""
         waiting, done = [], []
-        for flight in self._flights:
+        for flight in self.flights:
             if lost and (hit := lost.intersection(flight.segments.tolist())):
                 self._lose(flight, hit)
             if flight.is_written and self._is_settled(flight):
                 done.append(flight)
             else:
                 waiting.append(flight)
-        self._flights = waiting
+        self.flights = waiting
         for flight in done:
             assert flight.settled is not None, "whoever appended it waits for it"
             flight.settled(flight)
@@ -382,7 +382,7 @@ class Replicas:
                 part = await self._node.mending.read(job)
             except CorruptData as error:
                 log.warning("log_damaged segment=%d error=%s", read.segment, error)
-                await asyncio.sleep(mending.AGAIN_MS / 1000)  # what is in memory is sent then, or it is asked for again
+                await asyncio.sleep(self._node.mending.again_ms / 1000)  # what is in memory is sent then, or it is asked for again
         await self.throttle.take(read.segment, part.nbytes, to=read.to.node)
         part = self._with_recent(read.segment, part)
         carried = Carried(caches=part.caches, data=part.data)
@@ -392,7 +392,7 @@ class Replicas:
     def _with_recent(self, segment: int, part: LogPart) -> LogPart:
         """Add what is in flight, or was a moment ago, where it follows what was read."""
         caches, data, upto = list(part.caches), list(part.data), part.upto
-        for flight in [*self._recent, *(flight for flight in self._flights if not flight.is_written)]:
+        for flight in [*self._recent, *(flight for flight in self.flights if not flight.is_written)]:
             place = int(flight.segments.searchsorted(segment))
             if place == len(flight.segments) or flight.segments[place] != segment or flight.previous[place] != upto:
                 continue

@@ -25,7 +25,6 @@ from eventlog.checksum import crc32c
 from eventlog.errors import BadMessage, EventLogError
 from eventlog.limits import MIB
 from eventlog.node.background import aside
-from eventlog.node.copying import mending
 from eventlog.node.copying.mending import Mending
 from eventlog.node.copying.replicate import Receipt, Replicas
 from eventlog.node.copying.replicate_in import Incoming
@@ -257,7 +256,7 @@ class Copies:
             if command.transfer not in self._open:
                 return
             log.warning("copy_failed segment=%d error=%s", command.segment, error)
-            await asyncio.sleep(mending.AGAIN_MS / 1000)
+            await asyncio.sleep(self._node.mending.again_ms / 1000)
             self._run(self._read(command))
             return
         await self._replicas.throttle.take(command.segment, len(content), to=command.to.node)

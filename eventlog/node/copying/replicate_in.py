@@ -80,6 +80,7 @@ class Incoming:
         self._tally = Tally(of=lambda: int(self._replicas.core.holds.sum()))
         self._late: list[asked.Learned] = []
         self._is_follow_due = False
+        self.store_again_s = _STORE_AGAIN_S
         self.damaged = 0
 
     def commands(self) -> dict[type, Callable[..., None]]:
@@ -185,7 +186,7 @@ class Incoming:
             try:
                 found = await self._node.records.segments_now(segments)
             except (MetadataUnavailable, MetadataLost):
-                await asyncio.sleep(_STORE_AGAIN_S)
+                await asyncio.sleep(self.store_again_s)
         log.info("records_looked_up segments=%d first=%d", len(segments), segments[0])
         self._replicas.learn_now(found.values())
         self._replicas.carry_out(self._replicas.core.looked_up(now_ms=self._replicas.now_ms))

@@ -8,7 +8,6 @@ import numpy as np
 from eventlog.control.records import Versioned
 from eventlog.errors import OutcomeUnknown
 from eventlog.hashing import hash_key, segment_of
-from eventlog.node.copying import replicate
 from eventlog.replication import Replica
 from tests.node.nodes import cache_of, submit, with_node
 
@@ -19,25 +18,24 @@ def test_what_was_in_flight_counts_once_though_its_segment_is_given_up_twice(tmp
     async def act(node):
         cache = await cache_of(node)
         done = submit(node, cache, [(b"k", b"v")])
-        while not node.replicas._flights:  # noqa: ASYNC110 -- the very step after the one in which it was sent
+        while not node.replicas.flights:  # noqa: ASYNC110 -- the very step after the one in which it was sent
             await asyncio.sleep(0)
-        [flight] = node.replicas._flights
+        [flight] = node.replicas.flights
         assert not flight.is_written
         for _ in range(2):
             node.takeover.stop(flight.segments.tolist())
         assert isinstance(await done, OutcomeUnknown)
         node.incoming.follow(flight.segments, flight.last_ids)  # who leads now says that it is committed
         assert int(cache.live.sum()) == 1
-        seen = node.reads._context.tail.read(cache.cache_id, after=0, upto=int(flight.last_ids[0]), nbytes_max=1 << 20)
+        seen = node.tail.read(cache.cache_id, after=0, upto=int(flight.last_ids[0]), nbytes_max=1 << 20)
         assert [group.bases for group in seen.groups] == [flight.last_ids.tolist()]
 
     with_node(tmp_path, act)
 
 
-def test_of_small_groups_no_more_are_kept_for_who_catches_up_than_what_they_cost_in_memory(tmp_path, monkeypatch):
-    monkeypatch.setattr(replicate, "_RECENT_BYTES", 10_000)
-
+def test_of_small_groups_no_more_are_kept_for_who_catches_up_than_what_they_cost_in_memory(tmp_path):
     async def act(node):
+        node.replicas.recent_bytes_max = 10_000
         cache = await cache_of(node)
         node.replicas._known[2] = Replica(2, "another")
         for number in range(30):
@@ -52,9 +50,9 @@ def test_of_a_group_that_is_lost_in_part_the_rest_is_committed_and_nobody_waits_
         cache = await cache_of(node)
         rows = [(b"k%d" % number, b"v") for number in range(20)]
         done = submit(node, cache, rows)
-        while not node.replicas._flights:  # noqa: ASYNC110 -- the very step after the one in which it was sent
+        while not node.replicas.flights:  # noqa: ASYNC110 -- the very step after the one in which it was sent
             await asyncio.sleep(0)
-        [flight] = node.replicas._flights
+        [flight] = node.replicas.flights
         assert not flight.is_written
         [lost, *kept] = flight.segments.tolist()
         found = node.view.segments[lost]
@@ -62,7 +60,7 @@ def test_of_a_group_that_is_lost_in_part_the_rest_is_committed_and_nobody_waits_
         node.replicas.learn_now([Versioned(moved, found.revision + 1)])
         error = await done
         assert isinstance(error, OutcomeUnknown)
-        assert node.replicas._flights == []
+        assert node.replicas.flights == []
         written = {segment_of(hash_key(key), node.segments) for key, _ in rows}
         assert written == {lost, *kept}
         assert [segment for segment in written if cache.live[segment]] == kept, "of what is lost, whoever leads next says what counts"
@@ -80,9 +78,9 @@ def test_what_was_given_up_in_flight_frees_its_other_segments_and_counts_when_it
         shortage, core = node.replicas.shortage, node.core
         core_written, core.written = core.written, lambda segments, ids: core_written(segments[1:], ids[1:])  # no replica of the first
         done = submit(node, cache, [(b"k%d" % number, b"v") for number in range(9)])
-        while not node.replicas._flights:  # noqa: ASYNC110 -- the very step after the one in which it was sent
+        while not node.replicas.flights:  # noqa: ASYNC110 -- the very step after the one in which it was sent
             await asyncio.sleep(0)
-        [flight] = node.replicas._flights
+        [flight] = node.replicas.flights
         stuck, last = flight.segments.item(0), flight.last_ids.item(0)
         while not flight.is_written:  # noqa: ASYNC110 -- the disk's
             await asyncio.sleep(0.001)

@@ -9,7 +9,6 @@ import pytest
 
 from eventlog.batch.entries import decode_entry, encode_entry
 from eventlog.errors import ClientClosed, CorruptData
-from eventlog.node.copying import mending
 from eventlog.node.copying.replicate_copy import COUNTERS, STATE, CacheCounters, Counters, _Moment, _Open, pack, unseal
 from eventlog.node.state.checkpoint import load_marks
 from eventlog.replication import EpochStart, Replica
@@ -44,10 +43,9 @@ class Damaged:
         self._loop.call_soon_threadsafe(self.is_read.set)
 
 
-def test_a_copy_that_cannot_be_read_is_tried_again_while_somebody_waits_for_it(tmp_path, monkeypatch):
-    monkeypatch.setattr(mending, "AGAIN_MS", 1)
-
+def test_a_copy_that_cannot_be_read_is_tried_again_while_somebody_waits_for_it(tmp_path):
     async def act(node):
+        node.mending.again_ms = 1
         copies, damaged, closed = node.copies, Damaged(reads=4), Damaged(reads=-1)
         copies._open[7] = _Open(copy=damaged, counters=[], moment=_Moment(snapshot=node.store.snapshot()))
         copies.commands()[ReadSnapshot](READ)

@@ -104,7 +104,7 @@ def test_an_outage_of_the_metadata_store_keeps_what_has_to_be_looked_up_waiting(
 
         segments_now = node.records.segments_now
         monkeypatch.setattr(node.records, "segments_now", out)
-        monkeypatch.setattr("eventlog.node.copying.replicate_in._STORE_AGAIN_S", 0.001)
+        node.incoming.store_again_s = 0.001
         exchange = replicate(node, (0, 0, ABSURD, 5, 5, 0, 0, 0))
         await asyncio.sleep(0)
         assert not exchange.is_over

@@ -99,7 +99,7 @@ def shared(*consumers):
 
 def running_of(cluster, group="billing"):
     """The group as each node runs it that does."""
-    return [running for node in cluster.up for (name, _), running in node.coordinators._running.items() if name == group]
+    return [running for node in cluster.up for running in node.coordinators.running(group)]
 
 
 def test_who_gives_up_joining_leaves_no_member_behind(tmp_path):
@@ -470,7 +470,7 @@ def test_a_group_is_forgotten_where_it_is_led_no_more_and_where_nobody_is_in_it(
                 (running,) = running_of(cluster)
                 await running.node.leaving.hand_over()
                 await until(lambda: any(one.node is not running.node for one in running_of(cluster)))
-                await until(lambda: not running.node.coordinators._running)
+                await until(lambda: not running.node.coordinators.figures()["groups"][0])
                 assert running.is_over
             await until(lambda: not running_of(cluster))
             assert [group.members for group in await client.groups.describe("billing")] == [[]]
@@ -526,7 +526,8 @@ def test_of_one_connection_no_more_members_are_watched_than_there_is_room_for(tm
 def test_a_node_has_no_more_groups_with_members_than_it_may(tmp_path):
     async def act():
         async with cluster_of(tmp_path) as cluster, client_of(cluster) as client:
-            cluster.up[0].coordinators.groups_max = 1
+            for node in cluster.up:
+                node.coordinators.groups_max = 1
             await client.create_cache("orders")
             who = {"member": "m", "cache_id": cluster.up[0].caches.named("orders").cache_id}
             connection = await connect("127.0.0.1", cluster.nodes[0].port)
@@ -546,7 +547,7 @@ def test_a_node_has_no_more_groups_with_members_than_it_may(tmp_path):
                 assert await join(group) is is_in  # again, as somebody in it or as one more
             for group in filter(joined.get, joined):
                 await connection.request(Message(leave_group=pb.LeaveGroup(group=group, **who)), timeout_ms=20_000)
-            await until(lambda: not any(node.coordinators._running for node in cluster.up))
+            await until(lambda: not any(node.coordinators.figures()["groups"][0] for node in cluster.up))
             assert await join(next(group for group, is_in in joined.items() if not is_in))
             connection.close()
             await connection.wait_closed()

@@ -95,8 +95,9 @@ def test_a_place_beyond_the_end_of_the_log_acknowledges_nothing(tmp_path: Path) 
             assert answer.events == 1
         reached = token.decode(answer.position).at
         await poll(connections[0], cluster, name, position=answer.position)
-        await cluster.until(lambda: home._kept[name].progress.lowest >= reached)
-        assert home._kept[name].progress.lowest == reached
+        kept = await home.find(name)
+        await cluster.until(lambda: kept.progress.lowest >= reached)
+        assert kept.progress.lowest == reached
 
     on_spread_cluster(tmp_path, act)
 
@@ -110,7 +111,8 @@ def test_it_is_known_after_its_first_node_and_after_its_home_died(tmp_path: Path
         reached = token.decode(answer.position).at
         await poll(connections[1], cluster, name, position=answer.position)
         home = cluster.nodes[0].node.listeners.home
-        await cluster.until(lambda: home._kept[name].progress.lowest == reached)
+        kept = await home.find(name)
+        await cluster.until(lambda: kept.progress.lowest == reached)
         await home.write_positions(is_last=True)
         await cluster.nodes[0].kill()
         await put_some(cluster, "after the death")
@@ -196,7 +198,7 @@ def test_an_alteration_that_its_home_never_heard_the_end_of_is_not_in_the_way(tm
         name = homed_at(cluster, 0)
         listener = await register(connections[0], cluster, id=name, durable=True)
         home = cluster.nodes[0].node.listeners.home
-        kept = home._kept[name]
+        kept = await home.find(name)
         await home.alter(name, lambda record: msgspec.structs.replace(record, hold_ms=60_000))
         kept.record, kept.version = msgspec.structs.replace(kept.record, hold_ms=0), kept.version - 1
         await connections[1].request(Message(alter_listener=pb.AlterListener(id=name, hold_bytes=1 << 20)))

@@ -4,7 +4,6 @@ import pytest
 
 from eventlog.errors import CorruptData, NotPrimary
 from eventlog.hashing import hash_key, segment_of
-from eventlog.node.copying import mending
 from eventlog.node.copying.mending import Damage, Mending, find_damage
 from eventlog.segment.keys import cache_range, parse_log_key
 from eventlog.wire.eventlog_pb2 import Consistency, Get, Message
@@ -117,6 +116,8 @@ def test_damage_is_found_between_the_sound_values_around_it(tmp_path):
 
 def test_who_lacks_events_gets_them_from_a_primary_whose_log_was_damaged(tmp_path):
     async def act(cluster):
+        for node in cluster.up:
+            node.mending.again_ms = 50
         await filled(cluster)
         cluster.nodes[2].fall_silent()
         behind = cluster.nodes[2].node
@@ -138,7 +139,6 @@ def test_who_lacks_events_gets_them_from_a_primary_whose_log_was_damaged(tmp_pat
 
 
 def test_what_cannot_be_mended_yet_is_tried_again_until_who_lacks_it_has_it(tmp_path, monkeypatch):
-    monkeypatch.setattr(mending, "AGAIN_MS", 50)
     fetch = Mending._fetch
     refused = []
 
@@ -149,6 +149,8 @@ def test_what_cannot_be_mended_yet_is_tried_again_until_who_lacks_it_has_it(tmp_
         return await fetch(self, cache, damage)
 
     async def act(cluster):
+        for node in cluster.up:
+            node.mending.again_ms = 50
         await filled(cluster)
         cluster.nodes[2].fall_silent()
         behind = cluster.nodes[2].node

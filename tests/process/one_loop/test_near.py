@@ -13,7 +13,6 @@ from eventlog.clock import now_s
 from eventlog.errors import ClientClosed, InvalidArgument, NoEvents, NoState, Overloaded, VersionMismatch
 from eventlog.hashing import hash_key
 from eventlog.limits import NEAR_ENTRIES_MAX
-from eventlog.node.consumers import near as near_module
 from eventlog.transport.connect import connect as dial
 from eventlog.wire.eventlog_pb2 import Message, NearInterest, NearWatch
 from tests.process.one_loop.clients import client_of, until
@@ -256,9 +255,7 @@ def test_forged_interest_is_refused(tmp_path: Path):
     with_cluster(tmp_path, run)
 
 
-def test_one_near_cache_has_no_more_watched_than_it_may_whatever_it_says_that_it_removes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(near_module, "NEAR_ENTRIES_MAX", 100)
-
+def test_one_near_cache_has_no_more_watched_than_it_may_whatever_it_says_that_it_removes(tmp_path: Path):
     def digests(*ranges: range) -> bytes:
         return b"".join(np.array(list(one), "<u8").tobytes() for one in ranges)
 
@@ -266,6 +263,7 @@ def test_one_near_cache_has_no_more_watched_than_it_may_whatever_it_says_that_it
         async with client_of(cluster) as client:
             cache_id = (await (await client.create_cache("c")).info()).id
         readers = cluster.nodes[0].node.near
+        readers.entries_max = 100
         connection = await dial("127.0.0.1", cluster.nodes[0].port)
         async with connection.stream(Message(near_watch=NearWatch(cache_id=cache_id, digests=101)), digests(range(101))) as crowded:
             with pytest.raises(Overloaded, match="one near cache"):

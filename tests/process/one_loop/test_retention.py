@@ -105,7 +105,8 @@ def test_a_hold_keeps_what_is_not_acknowledged(tmp_path: Path) -> None:
         answer = await poll(connections[2], cluster, listener.id, after=end, wait_ms=0)
         assert answer.events == 0
         home = next(node for node in cluster.up if node.inner.leads(listener.id.encode()))
-        await cluster.until(lambda: home.listeners.home._kept[listener.id].progress.lowest >= end)
+        known = await home.listeners.home.find(listener.id)
+        await cluster.until(lambda: known.progress.lowest >= end)
         await retain(connections[1])
         assert KEPT <= kept(cluster) <= KEPT * 11 // 10 + SEGMENTS * 10
 

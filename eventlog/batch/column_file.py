@@ -1,7 +1,7 @@
 """A copy of events, column by column, in a file: who judges events by some columns reads these, and of the others what matched.
 
 A file is made and read by one process and never outlives it, so what is in it, where, and with which checksums stays in memory
-(`Contents`), and its format is nobody else's business. A column is checked when it is read: whole, or the pieces of `ROWS_TOGETHER`
+(`Contents`), and its format is nobody else's business. A column is checked when it is read: whole, or the pieces of `rows_together`
 rows that hold what is wanted.
 """
 
@@ -18,14 +18,12 @@ from eventlog.arrays import Ints, Mask
 from eventlog.batch.columns import EventColumns, Runs, runs_of
 from eventlog.batch.join import Bytes, cut_out
 from eventlog.batch.layout import RUN
-from eventlog.batch.texts import INDEX_TYPES, NUMBERS_TOGETHER, IndexedTexts, IndexSummary, TextIndex, Texts, make_index
+from eventlog.batch.texts import COLUMN_CUTS, INDEX_TYPES, ColumnCuts, IndexedTexts, IndexSummary, TextIndex, Texts, make_index
 from eventlog.checksum import crc32c
 from eventlog.errors import CorruptData
 from eventlog.ids import ID_STEP
 
 Read = Callable[[int, int], bytes]  # (size, place)
-ROWS_TOGETHER = 8
-_PIECE_WORTH_BYTES = 6 << 10  # reading one piece takes as long as so many bytes at once
 _FEW = 8  # rows of which there are so many times more runs are looked up one by one
 
 
@@ -48,12 +46,14 @@ class Contents:
     nbytes: int
     extents: Mapping[str, Extent]
     indexes: Mapping[str, IndexSummary]
+    cuts: ColumnCuts
 
 
 class _Layout:
     """Puts columns one after the other."""
 
-    def __init__(self) -> None:
+    def __init__(self, cuts: ColumnCuts) -> None:
+        self.cuts = cuts
         self.buffers: list[Bytes] = []
         self.extents: dict[str, Extent] = {}
         self.indexes: dict[str, IndexSummary] = {}
@@ -72,15 +72,15 @@ class _Layout:
         data = memoryview(cut_out(texts.data, texts.starts, texts.sizes))
         if is_indexed:
             self._add_index(name, Texts(data=bytes(data), starts=offsets[:-1].astype(np.int64), sizes=texts.sizes))
-        bounds = [*offsets[:-1:ROWS_TOGETHER].tolist(), len(data)]
+        bounds = [*offsets[: -1 : self.cuts.rows_together].tolist(), len(data)]
         pieces = [crc32c(data[low:high]) for low, high in pairwise(bounds)]
         self.add(f"{name} offsets", offsets.tobytes())
         self.add(name, data, np.array(pieces, np.uint32))
 
     def _add_index(self, name: str, texts: Texts) -> None:
-        self.indexes[name], columns = make_index(texts)
+        self.indexes[name], columns = make_index(texts, self.cuts)
         for column, numbers in columns.items():
-            data, size = memoryview(numbers.tobytes()), NUMBERS_TOGETHER * numbers.itemsize
+            data, size = memoryview(numbers.tobytes()), self.cuts.numbers_together * numbers.itemsize
             pieces = [crc32c(data[low : low + size]) for low in range(0, len(data), size)]
             self.add(f"{name} {column}", data, np.array(pieces, np.uint32))
 
@@ -89,9 +89,9 @@ class _Layout:
             self.add(name, numbers.astype("<i8").tobytes())
 
 
-def encode_columns(events: EventColumns, *, fields: Iterable[str] = ()) -> tuple[Contents, list[Bytes]]:
+def encode_columns(events: EventColumns, *, fields: Iterable[str] = (), cuts: ColumnCuts = COLUMN_CUTS) -> tuple[Contents, list[Bytes]]:
     """Return what a file of `events`, at least one, holds, and its bytes; with those of the promoted `fields` that all of them have."""
-    layout = _Layout()
+    layout = _Layout(cuts)
     layout.add("runs", runs_of(events).tobytes())
     layout.add("kinds", events.kinds.tobytes())
     layout.add_texts("keys", events.keys, is_indexed=True)
@@ -103,7 +103,7 @@ def encode_columns(events: EventColumns, *, fields: Iterable[str] = ()) -> tuple
     for field in fields:
         layout.add_texts(_promoted(field), events.promoted(field), is_indexed=True)
     kinds = int(np.bitwise_or.reduce(np.left_shift(1, events.kinds.astype(np.int64))))
-    contents = Contents(events=len(events), kinds=kinds, nbytes=layout.nbytes, extents=layout.extents, indexes=layout.indexes)
+    contents = Contents(events=len(events), kinds=kinds, nbytes=layout.nbytes, extents=layout.extents, indexes=layout.indexes, cuts=cuts)
     return contents, layout.buffers
 
 
@@ -165,14 +165,15 @@ class ColumnFile:
         numbers = np.zeros(0, INDEX_TYPES[column])
         if low >= high:
             return numbers
-        extent, size = self.contents.extents[f"{name} {column}"], NUMBERS_TOGETHER * numbers.itemsize
-        first, last = low // NUMBERS_TOGETHER, -(-high // NUMBERS_TOGETHER)
+        together = self.contents.cuts.numbers_together
+        extent, size = self.contents.extents[f"{name} {column}"], together * numbers.itemsize
+        first, last = low // together, -(-high // together)
         data = self._bytes(extent.at + first * size, min(last * size, extent.size) - first * size)
         view = memoryview(data)
         assert extent.pieces is not None, "the columns of an index are written in pieces"
         found = [crc32c(view[at : at + size]) for at in range(0, len(data), size)]
         self._check(found == extent.pieces[first:last].tolist(), f"{name} {column}")
-        return np.frombuffer(data, numbers.dtype)[low - first * NUMBERS_TOGETHER : high - first * NUMBERS_TOGETHER]
+        return np.frombuffer(data, numbers.dtype)[low - first * together : high - first * together]
 
     def texts(self, name: str, rows: Ints | None) -> Texts:
         """Return the texts of some rows, None for all."""
@@ -188,13 +189,14 @@ class ColumnFile:
     def _some(self, name: str, rows: Ints, offsets: npt.NDArray[np.uint32], sizes: Ints) -> Texts | None:
         """Return the texts of `rows` from the pieces that hold them; None where it takes less to read the whole column."""
         extent = self.contents.extents[name]
-        of_row = rows // ROWS_TOGETHER
+        cuts = self.contents.cuts
+        of_row = rows // cuts.rows_together
         held = of_row[sizes > 0]
         pieces = held[np.flatnonzero(np.diff(held, prepend=-1))]
-        if len(pieces) * _PIECE_WORTH_BYTES >= max(extent.size, 1):
+        if len(pieces) * cuts.piece_worth_bytes >= max(extent.size, 1):
             return None
         assert extent.pieces is not None, "texts are written in pieces"
-        bounds = np.append(offsets[::ROWS_TOGETHER], offsets[-1]).astype(np.int64)
+        bounds = np.append(offsets[:: cuts.rows_together], offsets[-1]).astype(np.int64)
         lows, lengths = bounds[pieces], bounds[pieces + 1] - bounds[pieces]
         data = list(map(self._read, lengths.tolist(), (lows + extent.at).tolist()))
         self._check(list(map(crc32c, data)) == extent.pieces[pieces].tolist(), name)

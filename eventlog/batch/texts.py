@@ -21,9 +21,7 @@ _ALL_BITS = np.uint64(0xFFFFFFFFFFFFFFFF)
 _FEW = 8  # of so few candidates each is asked for by itself
 HEADS, FIRSTS, ROWS = "heads", "firsts", "rows"
 INDEX_TYPES = {HEADS: "<u8", FIRSTS: "<u4", ROWS: "<u4"}
-NUMBERS_TOGETHER = 1_024  # are read and checked together
 _LISTED_MAX = 64  # of so many texts each is looked up
-_UNSURE_SHARE = 8  # candidates are looked at one by one where they are at most this share of the rows
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -132,9 +130,22 @@ class Texts:
         return np.asarray((found & np.uint64((1 << bits) - 1)) == np.uint64(expected), bool)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnCuts:
+    """How columns are cut into what is read and checked together, and when reading a whole one is quicker."""
+
+    rows_together: int = 8  # of texts
+    numbers_together: int = 1_024  # of an index
+    piece_worth_bytes: int = 6 << 10  # reading one piece takes as long as so many bytes at once
+    unsure_share: int = 8  # candidates are looked at one by one where they are at most this share of the rows
+
+
+COLUMN_CUTS = ColumnCuts()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class IndexSummary:
-    """What is known of an index without reading it: how many heads, and every `NUMBERS_TOGETHER`-th of them (`fences`).
+    """What is known of an index without reading it: how many heads, and the first of those that are read together (`fences`).
 
     All texts but those of no length begin with `common`. `is_exact`: behind it none is longer than its head or ends with a zero, so
     that texts with one head are the same.
@@ -145,13 +156,14 @@ class IndexSummary:
     fences: Words
     common: bytes
     is_exact: bool
+    cuts: ColumnCuts
 
 
 Numbers = Callable[[str, int, int], npt.NDArray[Any]]
 """Reads numbers `[low, high)` of one of the index's columns."""
 
 
-def make_index(texts: Texts) -> tuple[IndexSummary, dict[str, npt.NDArray[Any]]]:
+def make_index(texts: Texts, cuts: ColumnCuts = COLUMN_CUTS) -> tuple[IndexSummary, dict[str, npt.NDArray[Any]]]:
     """Return an index, and the numbers that are its columns."""
     long = np.flatnonzero(texts.sizes > 0)
     common = _common(texts, long)
@@ -165,9 +177,9 @@ def make_index(texts: Texts) -> tuple[IndexSummary, dict[str, npt.NDArray[Any]]]
     rest = texts.sizes[long] - len(common)
     ends = np.frombuffer(texts.data, np.uint8)[(texts.starts + texts.sizes - 1)[long]]
     is_exact = bool((rest <= _WORD).all()) and bool((ends[rest > 0] != 0).all())
-    return IndexSummary(texts=len(texts), heads=len(heads), fences=heads[::NUMBERS_TOGETHER].copy(), common=common, is_exact=is_exact), {
-        name: numbers.astype(INDEX_TYPES[name]) for name, numbers in columns.items()
-    }
+    fences = heads[:: cuts.numbers_together].copy()
+    summary = IndexSummary(texts=len(texts), heads=len(heads), fences=fences, common=common, is_exact=is_exact, cuts=cuts)
+    return summary, {name: numbers.astype(INDEX_TYPES[name]) for name, numbers in columns.items()}
 
 
 def _common(texts: Texts, rows: Ints) -> bytes:
@@ -195,6 +207,10 @@ class TextIndex:
     def texts(self) -> int:
         """Return how many texts there are."""
         return self._summary.texts
+
+    def is_few(self, candidates: int) -> bool:
+        """Return whether so many candidates are looked at one by one: loading all texts takes longer."""
+        return candidates * self._summary.cuts.unsure_share <= self._summary.texts
 
     def equal_to(self, text: bytes) -> tuple[Ints, bool]:
         """Return the rows with a text."""
@@ -236,8 +252,9 @@ class TextIndex:
     def _place(self, head: bytes, side: Literal["left", "right"]) -> int:
         """Return how many heads are below one, or not above it."""
         word = np.uint64(int.from_bytes(head, "big"))
-        low = max(int(np.searchsorted(self._summary.fences, word, side)) - 1, 0) * NUMBERS_TOGETHER
-        heads = self._numbers(HEADS, low, min(low + NUMBERS_TOGETHER, self._summary.heads))
+        together = self._summary.cuts.numbers_together
+        low = max(int(np.searchsorted(self._summary.fences, word, side)) - 1, 0) * together
+        heads = self._numbers(HEADS, low, min(low + together, self._summary.heads))
         return low + int(np.searchsorted(heads, word, side))
 
     def _first(self, head: int) -> int:
@@ -295,7 +312,7 @@ class IndexedTexts(Texts):
 
     def order(self, text: bytes) -> npt.NDArray[np.int8]:
         below, unsure = self._index.around(text)
-        if len(unsure) * _UNSURE_SHARE > self._index.texts:
+        if not self._index.is_few(len(unsure)):
             return super().order(text)
         found = np.ones(self._index.texts, np.int8)
         found[below] = -1
@@ -309,7 +326,7 @@ class IndexedTexts(Texts):
         """Return those of the candidates that are asked for; None where they are too many to be looked at one by one."""
         if is_sure or not len(rows):
             return rows
-        if len(rows) * _UNSURE_SHARE > self._index.texts:
+        if not self._index.is_few(len(rows)):
             return None
         rows = np.sort(rows)
         return rows[asked(self._load(rows))]

@@ -1,23 +1,24 @@
 """Files of columns: what is read of one are the events it was made of, and a byte that changed is noticed."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eventlog.batch import column_file
 from eventlog.batch.column_file import ColumnFile, FileColumns, encode_columns
 from eventlog.batch.columns import EventColumns, join_events
-from eventlog.batch.texts import Texts
+from eventlog.batch.texts import COLUMN_CUTS, ColumnCuts, Texts
 from eventlog.errors import CorruptData
 from tests.batch.test_columns import columns_of, rows_in
 from tests.batch.test_join import Log
 from tests.examples import examples
 
 
-def file_of(events: EventColumns, *, fields=(), flip=None):
+def file_of(events: EventColumns, *, fields=(), flip=None, cuts=COLUMN_CUTS):
     """Return a file of events, and the places that are read of it."""
-    contents, buffers = encode_columns(events, fields=fields)
+    contents, buffers = encode_columns(events, fields=fields, cuts=cuts)
     data = bytearray(b"".join(buffers))
     assert len(data) == contents.nbytes
     if flip is not None:
@@ -31,24 +32,20 @@ def file_of(events: EventColumns, *, fields=(), flip=None):
     return ColumnFile(contents, reading, where="test"), read
 
 
-@pytest.fixture(params=[0, 1 << 40], ids=["pieces", "whole"])
-def worth(request, monkeypatch):
-    """Have texts read in pieces, or never."""
-    monkeypatch.setattr(column_file, "_PIECE_WORTH_BYTES", request.param)
-    monkeypatch.setattr(column_file, "ROWS_TOGETHER", 3)
-    monkeypatch.setattr(column_file, "NUMBERS_TOGETHER", 2)
-    monkeypatch.setattr("eventlog.batch.texts.NUMBERS_TOGETHER", 2)
+IN_PIECES = ColumnCuts(rows_together=3, numbers_together=2, piece_worth_bytes=0)
+WHOLE = replace(IN_PIECES, piece_worth_bytes=1 << 40)
+"""Texts are read in pieces, or never."""
 
 
 @given(st.integers(0, 1 << 30), st.data())
 @settings(max_examples=examples(60), deadline=None)
-@pytest.mark.usefixtures("worth")
-def test_a_file_holds_the_events_it_was_made_of(seed, data):
+@pytest.mark.parametrize("cuts", [IN_PIECES, WHOLE], ids=["pieces", "whole"])
+def test_a_file_holds_the_events_it_was_made_of(cuts, seed, data):
     log = Log(seed)
     events = columns_of(log)
     if not len(events):
         return
-    file, _ = file_of(events)
+    file, _ = file_of(events, cuts=cuts)
     found, expected = file.events(), rows_in(events)
     mask = np.array([log.chance.random() < 0.4 for _ in expected], bool)
     taken = [row for row, mark in zip(expected, mask.tolist(), strict=True) if mark]
@@ -56,17 +53,17 @@ def test_a_file_holds_the_events_it_was_made_of(seed, data):
     assert rows_in(found) == expected
     again = np.array(data.draw(st.lists(st.booleans(), min_size=len(taken), max_size=len(taken))), bool)
     chosen = [row for row, mark in zip(taken, again.tolist(), strict=True) if mark]
-    assert rows_in(file_of(events)[0].events().take(np.flatnonzero(mask)).take(again)) == chosen
+    assert rows_in(file_of(events, cuts=cuts)[0].events().take(np.flatnonzero(mask)).take(again)) == chosen
     joined, same = join_events(found.take(mask)), join_events(events.take(mask))
     assert (joined.runs.tobytes(), joined.block) == (same.runs.tobytes(), same.block)
 
 
 @given(st.integers(0, 1 << 20), st.integers(0, 7))
 @settings(max_examples=examples(60), deadline=None)
-@pytest.mark.usefixtures("worth")
-def test_a_flipped_bit_is_noticed_by_whoever_reads_it(at, bit):
-    file, _ = file_of(columns_of(Log(5)), flip=(at, bit))
-    keys = file_of(columns_of(Log(5)))[0].events().keys.to_list()
+@pytest.mark.parametrize("cuts", [IN_PIECES, WHOLE], ids=["pieces", "whole"])
+def test_a_flipped_bit_is_noticed_by_whoever_reads_it(cuts, at, bit):
+    file, _ = file_of(columns_of(Log(5)), flip=(at, bit), cuts=cuts)
+    keys = file_of(columns_of(Log(5)), cuts=cuts)[0].events().keys.to_list()
     with pytest.raises(CorruptData, match="damaged"):
         _read_everything(file, keys)
 
@@ -91,12 +88,12 @@ def test_what_is_not_asked_for_is_not_read():
     assert read == [(file.contents.extents["kinds"].at, file.contents.events)]
 
 
-def test_texts_of_no_length_are_not_read(monkeypatch):
-    monkeypatch.setattr(column_file, "_PIECE_WORTH_BYTES", 0)
-    file, read = file_of(columns_of(Log(3, groups=40)))
+def test_texts_of_no_length_are_not_read():
+    cuts = ColumnCuts(piece_worth_bytes=0)
+    file, read = file_of(columns_of(Log(3, groups=40)), cuts=cuts)
     events = file.events()
     empty = np.flatnonzero(file.texts("keys", None).sizes == 0)
-    values = file_of(columns_of(Log(3, groups=40)))[0]
+    values = file_of(columns_of(Log(3, groups=40)), cuts=cuts)[0]
     assert len(empty)
     read.clear()
     assert values.texts("keys", empty).to_list() == [b""] * len(empty)

@@ -1,11 +1,12 @@
 """Byte strings in order, as they lie in a buffer."""
 
+from dataclasses import replace
+
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eventlog.batch.texts import IndexedTexts, TextIndex, Texts, make_index
+from eventlog.batch.texts import ColumnCuts, IndexedTexts, TextIndex, Texts, make_index
 from tests.examples import examples
 
 octets = st.one_of(
@@ -27,11 +28,8 @@ def test_texts_sort_as_bytes_do(items, other, pad, reverse):
         assert texts.order(wanted).tolist() == [(item > wanted) - (item < wanted) for item in items]
 
 
-@pytest.fixture(autouse=True)
-def small_pieces(monkeypatch):
-    """Have an index in several pieces, and candidates looked at."""
-    monkeypatch.setattr("eventlog.batch.texts.NUMBERS_TOGETHER", 3)
-    monkeypatch.setattr("eventlog.batch.texts._UNSURE_SHARE", 1)
+SMALL_PIECES = ColumnCuts(numbers_together=3, unsure_share=1)
+"""An index in several pieces, and candidates looked at."""
 
 
 def texts_of(items):
@@ -39,10 +37,10 @@ def texts_of(items):
     return Texts(data=b"".join(items), starts=np.cumsum(sizes) - sizes, sizes=sizes)
 
 
-def indexed(items, rows=None):
+def indexed(items, rows=None, cuts=SMALL_PIECES):
     """Return texts with an index, and the rows that are loaded."""
     texts, loaded = texts_of(items), []
-    summary, columns = make_index(texts)
+    summary, columns = make_index(texts, cuts)
 
     def load(wanted):
         loaded.append(wanted)
@@ -94,8 +92,7 @@ def test_of_long_texts_those_are_loaded_that_begin_alike():
     assert [rows.tolist() for rows in loaded] == [[3, 8, 13, 18]]
 
 
-def test_where_most_texts_begin_alike_all_are_loaded(monkeypatch):
-    monkeypatch.setattr("eventlog.batch.texts._UNSURE_SHARE", 8)
-    found, loaded = indexed([b"x", *[b"customer-%d" % number for number in range(20)]])
+def test_where_most_texts_begin_alike_all_are_loaded():
+    found, loaded = indexed([b"x", *[b"customer-%d" % number for number in range(20)]], cuts=replace(SMALL_PIECES, unsure_share=8))
     assert np.flatnonzero(found.starts_with(b"customer-1")).tolist() == [2, *range(11, 21)]
     assert loaded == [None]

@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from eventlog.batch.columns import EventColumns
+from eventlog.batch.texts import ColumnCuts
 from eventlog.ids import time_of
 from eventlog.write.stamp import promote
 from tests.batch.test_column_file import file_of
@@ -263,7 +264,7 @@ def filed(columns: EventColumns) -> EventColumns:
     """Return the same events in a file of columns, in which keys and promoted fields have an index."""
     fields = promote(columns.values.to_list(), PROMOTED)
     columns.promoted = lambda path: texts_of(fields[path])
-    return file_of(columns, fields=PROMOTED)[0].events()
+    return file_of(columns, fields=PROMOTED, cuts=ColumnCuts(unsure_share=1))[0].events()
 
 
 @given(ROWS, CONDITIONS)
@@ -273,8 +274,7 @@ def filed(columns: EventColumns) -> EventColumns:
 def test_a_predicate_says_the_same_of_events_in_a_file_of_columns(rows, condition):
     ours, theirs = condition
     context = replace(JSON, promoted=frozenset(PROMOTED))
-    with table(rows) as (connection, columns), pytest.MonkeyPatch.context() as patch:
-        patch.setattr("eventlog.batch.texts._UNSURE_SHARE", 1)
+    with table(rows) as (connection, columns):
         for own, their in ((ours, theirs), (f"({ours}) IS NULL", f"({theirs}) IS NULL"), (f"NOT ({ours})", f"NOT ({theirs})")):
             assert np.flatnonzero(compiled(own, context).mask(filed(columns))).tolist() == chosen(connection, their), own
 

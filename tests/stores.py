@@ -1,10 +1,11 @@
 """A store in memory that lets a test step between the caller and the call: to note it, to hold it, to let it fail."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
-from eventlog.segment.memory import MemoryStore
-from eventlog.segment.port import LogEnds, Pair
+from eventlog.segment.memory import MemoryDisk, MemoryStore
+from eventlog.segment.port import LogEnds, Pair, Range, Snapshot, StoreOptions
 
 
 class SteppedStore(MemoryStore):
@@ -26,6 +27,23 @@ class SteppedStore(MemoryStore):
     def apply(self, puts: Sequence[tuple[bytes, bytes | None]]) -> None:
         self._through("apply", super().apply, puts)
 
+    def flush_state(self) -> None:
+        self._through("flush_state", super().flush_state)
+
+    def snapshot(self) -> Snapshot:
+        found: Snapshot = self._through("snapshot", super().snapshot)
+        return found
+
+    def read_logs(self, ranges: Sequence[Range], *, bytes_max: int) -> list[Pair]:
+        found: list[Pair] = self._through("read_logs", partial(super().read_logs, bytes_max=bytes_max), ranges)
+        return found
+
     def _through(self, name: str, plain: Callable[..., Any], *arguments: Any) -> Any:
         step = self.instead.get(name)
         return plain(*arguments) if step is None else step(plain, *arguments)
+
+
+def open_stepped(path: object, *, segments: int, options: StoreOptions | None = None) -> SteppedStore:
+    """Open an empty one, as a node does with its engine."""
+    del path
+    return SteppedStore(MemoryDisk(segments=segments, ends=LogEnds.empty(segments)), options)

@@ -10,6 +10,7 @@ import logging
 from dataclasses import dataclass
 from importlib.metadata import entry_points
 from pathlib import Path
+from typing import Any, Protocol
 
 from eventlog.clock import Clock, Entropy
 from eventlog.control.appointment import held_alone
@@ -48,6 +49,12 @@ class Me:
     labels: NodeLabels
 
 
+class Engine(Protocol):
+    """Opens a store; raises as the port says."""
+
+    def __call__(self, path: Any, *, segments: int, options: StoreOptions | None = None) -> Store: ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entrance:
     """What entering begins with. `store` holds the metadata, and lies at `where`."""
@@ -59,6 +66,7 @@ class Entrance:
     me: Me
     clock: Clock
     entropy: Entropy
+    engine: Engine | None = None  # in place of the one that the configuration names
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -244,14 +252,19 @@ def _token(given: Entrance) -> str:
 
 async def _open_store(given: Entrance, joined: _Joined, *, must_exist: bool, accepts_loss: bool = False) -> Store:
     config, member, identity = given.config, joined.member, joined.records.identity
-    engines = entry_points(group="eventlog.storage", name=config.storage)
-    if not engines:
-        raise BadConfig(option="storage", why=f"there is no storage engine {config.storage!r}")
     owner = Identity(cluster=identity.cluster, node=member.number, incarnation=given.home.store_of(member.incarnation))
     options = StoreOptions(identity=owner, must_exist=must_exist, accepts_loss=accepts_loss)
-    engine = next(iter(engines)).load()
+    engine = given.engine or _engine_named(config.storage)
     opened: Store = await asyncio.to_thread(engine, config.data / STORE, segments=identity.segments, options=options)
     return opened
+
+
+def _engine_named(name: str) -> Engine:
+    engines = entry_points(group="eventlog.storage", name=name)
+    if not engines:
+        raise BadConfig(option="storage", why=f"there is no storage engine {name!r}")
+    engine: Engine = next(iter(engines)).load()
+    return engine
 
 
 def _recover(store: Store, book: CacheBook, *, acknowledged: int) -> tuple[Caches, Recovery]:

@@ -29,7 +29,7 @@ from eventlog.node.cluster.joining import Found, find_cluster
 from eventlog.node.cluster.managed import TEND_MS, Managed, open_managed, seat_of
 from eventlog.node.cluster.metadata import ViewChange, keep_now, keep_records
 from eventlog.node.config import NodeConfig, split_address
-from eventlog.node.entering import Entrance, Me, enter
+from eventlog.node.entering import Engine, Entrance, Me, enter
 from eventlog.node.home import Home
 from eventlog.node.node import Node, Opened
 from eventlog.node.periodic import Periodic
@@ -105,16 +105,18 @@ async def open_node(
     stop: asyncio.Future[EventLogError | None] | None = None,
     clock: Clock | None = None,
     entropy: Entropy | None = None,
+    engine: Engine | None = None,
 ) -> Started:
     """Open everything and start the node's work; it can be served from when this returns.
 
-    `listens` is the address that it will be served at, if that is known better than the configuration knows it.
+    `listens` is the address that it will be served at, if that is known better than the configuration knows it. `engine` opens the
+    store in place of the engine that the configuration names.
 
     Raises:
         Stopping: `stop` was done while it waited for other nodes or the metadata store; what comes after that is seen through.
         EventLogError: says what is wrong and what to do.
     """
-    shell = _Shell(config=config, listens=listens or config.listen, on_fatal=on_fatal, stop=stop)
+    shell = _Shell(config=config, listens=listens or config.listen, on_fatal=on_fatal, stop=stop, engine=engine)
     clock, entropy = clock or SystemClock(), entropy or SystemEntropy()
     try:
         return await _try_to_open(shell, clock=clock, entropy=entropy)
@@ -149,6 +151,7 @@ class _Shell:
     listens: str
     on_fatal: Callable[[EventLogError], None]
     stop: asyncio.Future[EventLogError | None] | None
+    engine: Engine | None
 
     @property
     def name(self) -> str:
@@ -183,6 +186,7 @@ async def _open(shell: _Shell, undo: AsyncExitStack, *, clock: Clock, entropy: E
         me=Me(name=shell.name, address=shell.address, labels=shell.labels),
         clock=clock,
         entropy=entropy,
+        engine=shell.engine,
     )
     entered = await enter(entrance, cluster=cluster.cluster)
     records, member, store = entered.records, entered.member, entered.store

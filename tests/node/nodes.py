@@ -11,6 +11,7 @@ from eventlog.batch.build import Columns, build_write, read_table
 from eventlog.clock import Clock
 from eventlog.errors import EventLogError
 from eventlog.node.config import NodeConfig
+from eventlog.node.entering import Engine
 from eventlog.node.node import Node
 from eventlog.node.start import open_node
 from eventlog.state.caches import CacheState
@@ -22,14 +23,20 @@ SEGMENTS = 8
 
 
 def with_node(
-    directory: Path, act: Callable[[Node], Awaitable[T]], *, storage: str = "memory", segments: int = SEGMENTS, clock: Clock | None = None
+    directory: Path,
+    act: Callable[[Node], Awaitable[T]],
+    *,
+    storage: str = "memory",
+    segments: int = SEGMENTS,
+    clock: Clock | None = None,
+    engine: Engine | None = None,
 ) -> T:
     """Start a node, run `act` on it, stop it; a fatal error of the node fails the test."""
 
     async def run() -> T:
         fatal: list[EventLogError] = []
         config = NodeConfig(data=directory / "data", segments=segments, storage=storage, disk_reserve_bytes=0)
-        started = await open_node(config, clock=clock, on_fatal=fatal.append)
+        started = await open_node(config, clock=clock, engine=engine, on_fatal=fatal.append)
         try:
             result = await asyncio.wait_for(act(started.node), 60)
         finally:

@@ -40,11 +40,20 @@ from eventlog.wire.eventlog_pb2 import Message, Part, ReadState, ReadStateAnswer
 from eventlog.wire.eventlog_pb2 import StateCursor as CursorMessage
 
 _PREFIX_BYTES = len(entry_prefix(0, 0))
-_CHUNK_ROWS = 2_048  # read, judged and laid out at once: what is taken out of the store is still in the processor's cache then
-_CHUNK_BYTES = 1 << 20
-_AHEAD_BYTES = 512 << 10
 _TRIES = 3
 _REACH_MS = 5_000  # how long a later moment is waited for: a failover takes less
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScanPace:
+    """How much is read, judged and laid out at once, and up to how many bytes of batches a further one is made ahead."""
+
+    chunk_rows: int = 2_048  # what is taken out of the store is still in the processor's cache then
+    chunk_bytes: int = 1 << 20
+    ahead_bytes: int = 512 << 10
+
+
+SCAN_PACE = ScanPace()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -65,6 +74,7 @@ class Scan:
     entries_max: int
     bytes_max: int
     metadata: bool
+    pace: ScanPace = SCAN_PACE
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -100,7 +110,7 @@ def scan(wanted: Scan) -> StateBatch:
 
 
 def scan_ahead(wanted: Scan, *, batches: int) -> list[StateBatch]:
-    """Return the next batch, and up to `batches` in all as long as those before the last have less than _AHEAD_BYTES.
+    """Return the next batch, and up to `batches` in all as long as those before the last have less than `ahead_bytes`.
 
     Small batches cost less so: what is read and laid out at once is cut into several. Raises as `scan` does.
     """
@@ -120,12 +130,12 @@ def scan_ahead(wanted: Scan, *, batches: int) -> list[StateBatch]:
 def _has_room(wanted: Scan, made: list[StateBatch], batches: int) -> bool:
     """Return whether more is to be read; where the last batch is full a further one is begun."""
     last = made[-1]
-    return (last.entries < wanted.entries_max and last.nbytes < wanted.bytes_max) or _begin(made, batches)
+    return (last.entries < wanted.entries_max and last.nbytes < wanted.bytes_max) or _begin(wanted, made, batches)
 
 
-def _begin(made: list[StateBatch], batches: int) -> bool:
+def _begin(wanted: Scan, made: list[StateBatch], batches: int) -> bool:
     """Begin a further batch if there may be one."""
-    if len(made) >= batches or sum(batch.nbytes for batch in made) >= _AHEAD_BYTES:
+    if len(made) >= batches or sum(batch.nbytes for batch in made) >= wanted.pace.ahead_bytes:
         return False
     made.append(StateBatch())
     return True
@@ -133,12 +143,13 @@ def _begin(made: list[StateBatch], batches: int) -> bool:
 
 def _room(wanted: Scan, made: list[StateBatch], batches: int) -> tuple[int, int]:
     """Return how many rows and bytes to read at once: whole batches, and no more than is left of them where everything matches."""
+    pace = wanted.pace
     if wanted.filter is not None:
-        return _CHUNK_ROWS, _CHUNK_BYTES
+        return pace.chunk_rows, pace.chunk_bytes
     rows, further = wanted.entries_max - made[-1].entries, batches - len(made)
-    rows += min(further, max(_CHUNK_ROWS - rows, 0) // wanted.entries_max) * wanted.entries_max
+    rows += min(further, max(pace.chunk_rows - rows, 0) // wanted.entries_max) * wanted.entries_max
     nbytes = wanted.bytes_max - made[-1].nbytes + further * wanted.bytes_max
-    return min(_CHUNK_ROWS, rows), min(_CHUNK_BYTES, nbytes)
+    return min(pace.chunk_rows, rows), min(pace.chunk_bytes, nbytes)
 
 
 def _read(wanted: Scan, left: Sequence[int], after: bytes | None, room: tuple[int, int]) -> _Rows:
@@ -192,7 +203,7 @@ def _take(wanted: Scan, chunk: _Rows, made: list[StateBatch], batches: int) -> b
             passed = own.index(int(segments[last])) + 1
             _mark(wanted, made[-1], own[:passed], at=chunk.keys[last])
             own = own[passed - 1 :]
-        if not _begin(made, batches):
+        if not _begin(wanted, made, batches):
             return False
     _mark(wanted, made[-1], own, at=None if chunk.is_whole else chunk.keys[-1])
     return True

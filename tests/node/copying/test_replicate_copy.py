@@ -18,6 +18,7 @@ from eventlog.segment.memory import MemoryStore
 from eventlog.segment.recovery import recover
 from eventlog.state.producers import ProducerTable
 from tests.node.nodes import cache_of, submit, with_node
+from tests.stores import open_stepped
 
 READ = ReadSnapshot(to=Replica(2, "first"), segment=0, transfer=7, part=0, bytes_max=1)
 
@@ -88,23 +89,22 @@ def test_what_is_dropped_is_marked_so_on_disk_although_the_mark_was_another_task
     async def act(node):
         await node.checkpoints.write()
         assert load_marks(node.store)[0][0] > 0
-        apply, flush, goes_on = node.store.apply, node.store.flush_state, threading.Event()
-        marked = []
+        goes_on, marked = threading.Event(), []
 
-        def apply_late(puts):
+        def apply_late(apply, puts):
             goes_on.wait(10)
             apply(puts)
 
-        def note_and_flush():
+        def note_and_flush(flush):
             marked.append(load_marks(node.store)[0][0])
             flush()
 
-        monkeypatch.setattr(node.store, "flush_state", note_and_flush)
+        node.store.instead["flush_state"] = note_and_flush
         written = []
 
         async def empty(segments):
             await emptied(segments)
-            monkeypatch.setattr(node.store, "apply", apply_late)
+            node.store.instead["apply"] = apply_late
             written.append(asyncio.create_task(node.checkpoints.write()))
             await asyncio.sleep(0)
 
@@ -118,7 +118,7 @@ def test_what_is_dropped_is_marked_so_on_disk_although_the_mark_was_another_task
         await asyncio.gather(dropped, *written)
         assert marked == [0]
 
-    with_node(tmp_path, act)
+    with_node(tmp_path, act, engine=open_stepped)
 
 
 def test_the_producers_of_a_copy_are_those_of_its_pin(tmp_path):
@@ -228,11 +228,10 @@ def test_a_copy_s_state_is_that_of_its_log_whatever_was_written_while_it_was_mad
     with_node(tmp_path / "copy", act, segments=1)
 
 
-def test_copies_that_begin_together_look_at_one_moment_that_is_let_go_with_the_last_of_them(tmp_path, monkeypatch):
+def test_copies_that_begin_together_look_at_one_moment_that_is_let_go_with_the_last_of_them(tmp_path):
     async def act(node):
-        copies, store, taken = node.copies, node.store, []
-        take = store.snapshot
-        monkeypatch.setattr(store, "snapshot", lambda: taken.append(take()) or taken[-1])
+        copies, taken = node.copies, []
+        node.store.instead["snapshot"] = lambda take: taken.append(take()) or taken[-1]
         for transfer in (7, 8, 9):
             copies.commands()[OpenSnapshot](OpenSnapshot(to=Replica(2, "first"), segment=transfer - 7, epoch=1, transfer=transfer))
         copies.commands()[CloseSnapshot](CloseSnapshot(segment=2, transfer=9))  # before it has begun
@@ -245,4 +244,4 @@ def test_copies_that_begin_together_look_at_one_moment_that_is_let_go_with_the_l
         with pytest.raises(ClientClosed):
             moment.read(b"", b"\xff", rows_max=1, bytes_max=1)
 
-    with_node(tmp_path, act)
+    with_node(tmp_path, act, engine=open_stepped)

@@ -8,9 +8,10 @@ from eventlog.hashing import hash_key, segment_of
 from eventlog.node.reading.filters import context_of, segments_of
 from eventlog.predicate.compile import compile_filter
 from eventlog.predicate.spec import FilterSpec
-from eventlog.read import history as history_module
+from eventlog.segment.keys import parse_log_key
 from eventlog.wire.eventlog_pb2 import Filter, Poll
 from tests.node.nodes import SEGMENTS, cache_of, submit, with_node
+from tests.stores import open_stepped
 
 
 def segment(key: bytes) -> int:
@@ -57,13 +58,12 @@ async def read(node, cache, where):
 
 
 @pytest.mark.parametrize("is_history", [False, True])
-def test_a_key_is_looked_for_in_its_segment_alone(tmp_path, monkeypatch, is_history):
+def test_a_key_is_looked_for_in_its_segment_alone(tmp_path, is_history):
     read_segments = set()
-    plain = history_module.log_range
 
-    def noted(segment, *args, **kwargs):
-        read_segments.add(segment)
-        return plain(segment, *args, **kwargs)
+    def noted(read_logs, ranges):
+        read_segments.update(parse_log_key(lower)[0] for lower, _ in ranges)
+        return read_logs(ranges)
 
     async def act(node):
         cache = await cache_of(node, format="json")
@@ -71,10 +71,10 @@ def test_a_key_is_looked_for_in_its_segment_alone(tmp_path, monkeypatch, is_hist
             result = await submit(node, cache, [(b"k%d" % key, b'{"n": %d}' % n) for key in range(20)])
         if is_history:
             node.tail.skip(int(result.ids.max()))
-        monkeypatch.setattr(history_module, "log_range", noted)
+        node.store.instead["read_logs"] = noted
         events, upto = await read(node, cache, "key = 'k7' AND value.n >= 10")
         assert (events, upto >= int(result.ids.max())) == (20, True)
         assert read_segments == ({segment(b"k7")} if is_history else set())
         assert (await read(node, cache, "key = 'k7' OR value.n = 3"))[0] == 30 + 19
 
-    with_node(tmp_path, act)
+    with_node(tmp_path, act, engine=open_stepped)

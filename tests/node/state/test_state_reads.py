@@ -1,14 +1,13 @@
 """One batch of entries out of a snapshot, against a model."""
 
-from contextlib import contextmanager
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eventlog.batch.entries import encode_entry, read_state_part
-from eventlog.node.state import state_reads
-from eventlog.node.state.state_reads import Scan, scan_ahead
+from eventlog.node.state.state_reads import Scan, ScanPace, scan_ahead
 from eventlog.segment.keys import entry_key, expiry_key, producer_key
 from eventlog.segment.memory import open_store
 from tests.examples import examples
@@ -48,27 +47,16 @@ def rows_of(batch):
     return found
 
 
-@pytest.fixture(autouse=True, params=[(2, 1 << 20), (3, 40), (2_048, 1 << 20)])
-def chunks(request, monkeypatch):
-    monkeypatch.setattr(state_reads, "_CHUNK_ROWS", request.param[0])
-    monkeypatch.setattr(state_reads, "_CHUNK_BYTES", request.param[1])
+PACES = [ScanPace(chunk_rows=2), ScanPace(chunk_rows=3, chunk_bytes=40), ScanPace()]
 
 
-@contextmanager
-def ahead(nbytes):
-    before, state_reads._AHEAD_BYTES = state_reads._AHEAD_BYTES, nbytes
-    try:
-        yield
-    finally:
-        state_reads._AHEAD_BYTES = before
-
-
+@pytest.mark.parametrize("pace", PACES)
 @settings(max_examples=examples(150), deadline=None)
 @given(
     ENTRIES, st.integers(1, 9), st.integers(1, 120), st.integers(1, 4), st.booleans(), st.sampled_from(PREFIXES), st.permutations(range(4))
 )
 def test_batches_that_follow_each_other_are_all_entries_once_within_their_bounds(
-    entries, rows, nbytes, batches, is_filtered, prefix, order
+    pace, entries, rows, nbytes, batches, is_filtered, prefix, order
 ):
     snapshot, left, after, found = snapshot_of(entries), list(order), None, []
     pins = {segment: 100 + segment for segment in left}
@@ -85,6 +73,7 @@ def test_batches_that_follow_each_other_are_all_entries_once_within_their_bounds
                 entries_max=rows,
                 bytes_max=nbytes,
                 metadata=True,
+                pace=pace,
             ),
             batches=batches,
         )
@@ -108,26 +97,27 @@ def test_batches_that_follow_each_other_are_all_entries_once_within_their_bounds
     assert found == sorted(wanted, key=lambda row: (order.index(row[0]), row[1]))
 
 
+@pytest.mark.parametrize("pace", PACES)
 @settings(max_examples=examples(50), deadline=None)
 @given(st.integers(1, 9), st.integers(0, 200))
-def test_only_the_last_batch_read_ahead_begins_above_the_bound(rows, ahead_bytes):
+def test_only_the_last_batch_read_ahead_begins_above_the_bound(pace, rows, ahead_bytes):
     entries = {(0, bytes([key])): b"yes" * 9 for key in range(40)}
-    with ahead(ahead_bytes):
-        made = scan_ahead(
-            Scan(
-                snapshot=snapshot_of(entries),
-                cache_id=1,
-                segments=[0],
-                after=None,
-                prefix=b"",
-                pins={0: 5},
-                filter=None,
-                entries_max=rows,
-                bytes_max=1 << 20,
-                metadata=False,
-            ),
-            batches=99,
-        )
+    made = scan_ahead(
+        Scan(
+            snapshot=snapshot_of(entries),
+            cache_id=1,
+            segments=[0],
+            after=None,
+            prefix=b"",
+            pins={0: 5},
+            filter=None,
+            entries_max=rows,
+            bytes_max=1 << 20,
+            metadata=False,
+            pace=replace(pace, ahead_bytes=ahead_bytes),
+        ),
+        batches=99,
+    )
     assert all(batch.entries == rows for batch in made[:-1]), "each is as large as asked for"
     assert sum(batch.nbytes for batch in made[:-2]) < max(ahead_bytes, 1)
     assert sum(batch.nbytes for batch in made) >= min(ahead_bytes, 40 * 28)

@@ -316,7 +316,7 @@ class Printer:
             BrokenPipeError: nobody reads stdout any more, be there anything to print or not.
             KeyboardInterrupt: no batch is printed in part.
         """
-        with _Interrupts() as interrupts, StdoutWatch(interrupts.lose_reader):
+        with Interrupts() as interrupts, StdoutWatch(interrupts.lose_reader):
             while True:
                 with interrupts.let_through():
                     batch = next(batches, None)
@@ -343,7 +343,7 @@ class Printer:
             self._printed(batch, events)
 
 
-class _Interrupts:
+class Interrupts:
     """Holds Ctrl-C back while a batch is printed, so that the id to resume from is exact; a second one is not held back.
 
     A reader of stdout that goes away ends a wait by the same signal; what is being printed meanwhile finds out by itself.

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from eventlog_cli.consume import _Interrupts
+from eventlog_cli.consume import Interrupts
 from eventlog_cli.conventions import Ended, EndingInOrder
 
 
@@ -49,7 +49,7 @@ def test_it_is_held_back_as_interrupts_are() -> None:
 
     @EndingInOrder()
     def command() -> None:
-        with _Interrupts() as interrupts:
+        with Interrupts() as interrupts:
             signal.raise_signal(signal.SIGTERM)
             done.append("printed")
             with interrupts.let_through():

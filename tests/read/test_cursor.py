@@ -1,5 +1,7 @@
 """A reader's place while it is being served."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from eventlog.read.cursor import Cursor, SegmentEnds
@@ -32,8 +34,7 @@ def test_some_segments_have_a_place_each():
 
 def test_places_that_are_ahead_stay():
     cursor = Cursor.at_id(4, 10, asked=np.array([0, 1]))
-    ahead = Cursor(4, cursor.at)
-    ahead._ids[1] = 50
+    ahead = Cursor(4, replace(cursor.at, ids=np.array([10, 50])))
     ahead.advance(20)
     assert places(ahead) == [(0, 20, -1, 0), (1, 50, -1, 0)]
     assert ahead.lowest == 20

@@ -13,8 +13,8 @@ def frame(name: int, *segments: int) -> Frame[int]:
     return Frame(cache=1, segments=np.array(segments, np.int64), content=name)
 
 
-def window(*, numbered: bool = True) -> Window[int]:
-    opened: Window[int] = Window(Numbering(SEGMENTS), numbered=numbered)
+def window(*, numbered: bool = True, numbering: Numbering | None = None) -> Window[int]:
+    opened: Window[int] = Window(numbering or Numbering(SEGMENTS), numbered=numbered)
     opened.resume()
     return opened
 
@@ -319,10 +319,11 @@ def test_a_resumption_that_somebody_waits_for_is_not_pointless() -> None:
 
 
 def test_a_chain_without_numbers_left_asks_for_another_producer() -> None:
-    opened = window()
+    numbering = Numbering(SEGMENTS)
+    opened = window(numbering=numbering)
     (first,) = send(opened, frame(0, 2))
     opened.answered(first)
-    opened._numbering.chains(1).next[2] = SEQUENCE_MAX  # four billion blocks later
+    numbering.chains(1).next[2] = SEQUENCE_MAX  # four billion blocks later
     opened.add(frame(1, 2))
     assert opened.take() is None
     assert opened.wants_anew
@@ -378,11 +379,12 @@ def test_a_block_behind_one_that_was_answered_is_known_or_refused_and_may_be_sen
 
 
 def test_what_moves_to_another_window_in_doubt_is_outlived_there() -> None:
-    opened = window()
+    numbering = Numbering(SEGMENTS)
+    opened = window(numbering=numbering)
     [sent] = send(opened, frame(0, 0))
     sent.sent_at = 5.0
     opened.lost()
-    other: Window[int] = Window(opened._numbering)
+    other: Window[int] = Window(numbering)
     other.resume()
     assert not other.has_doubts
     other.put_back(opened.withdraw())

@@ -76,6 +76,7 @@ from eventlog.node.reading.answers import Reads
 from eventlog.node.reading.closing import Closing
 from eventlog.node.reading.column_files import ColumnFiles
 from eventlog.node.reading.installed import InstalledFilters
+from eventlog.node.reading.reader import ReaderThread
 from eventlog.node.reclaiming import Reclaiming
 from eventlog.node.state.cache_changes import CacheChanges
 from eventlog.node.state.checkpoint import Checkpoints
@@ -84,6 +85,7 @@ from eventlog.node.state.following import Followed
 from eventlog.node.state.freshness import Freshness
 from eventlog.node.state.iterations import Iterations
 from eventlog.node.state.state_reads import StateReads
+from eventlog.node.workers import MakeWorker
 from eventlog.node.writing.forward_write import OwnWrites, PartedWrites, awaited
 from eventlog.node.writing.storage import StorageThread
 from eventlog.node.writing.writer import Writer, WriterHooks
@@ -123,6 +125,7 @@ class Opened:
     metastore: ResolvingStore
     look: Callable[[], None]
     managed: Managed | None
+    make_worker: MakeWorker
 
 
 class Node:
@@ -151,7 +154,7 @@ class Node:
         self.tail = Tail()
         self.disk = DiskWatch(opened.store, reserve_bytes=opened.config.disk_reserve_bytes)
         ends = LogEnds(ids=opened.core.ends, epochs=opened.core.end_epochs)
-        self.storage = StorageThread(opened.store, ends=ends, on_fenced=on_fatal)
+        self.storage = StorageThread(opened.store, ends=ends, on_fenced=on_fatal, worker=opened.make_worker("storage"))
         self.entries = EntryReader(opened.store, self.overlay)
         self.replicas = Replicas(self, opened.core)
         self.writer = self._new_writer(opened)
@@ -168,7 +171,7 @@ class Node:
         self.leaders = Leaders(self.segments)
         self.freshness = Freshness(self)
         self._make_parts()
-        self._make_readers()
+        self._make_readers(opened.make_worker)
         self.followed = self._new_followed(opened)
         self._make_replication()
         self.checkpoints = Checkpoints(
@@ -240,13 +243,14 @@ class Node:
         self.cache_changes = CacheChanges(self)
         self.data_check = DataCheck(self)
 
-    def _make_readers(self) -> None:
+    def _make_readers(self, make_worker: MakeWorker) -> None:
         """Make what serves those who read."""
         self.near = NearReaders(self)
         self.mending = Mending(self)
         columns = Path(self.config.data) / "columns"
-        self.reads = Reads(self, files=ColumnFiles(columns, bytes_max=self.config.column_files_bytes_max, has_room=self.disk.has_room))
-        self.state_reads = StateReads(self)
+        files = ColumnFiles(columns, bytes_max=self.config.column_files_bytes_max, has_room=self.disk.has_room)
+        self.reads = Reads(self, thread=ReaderThread(make_worker("reader")), files=files)
+        self.state_reads = StateReads(self, thread=ReaderThread(make_worker("state reader")))
         self.iterations = Iterations(self)
         self.inner = Inner(self)
         self.listeners = Listeners(self, ListenerHome(self))

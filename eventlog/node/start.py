@@ -33,6 +33,7 @@ from eventlog.node.entering import Engine, Entrance, Me, enter
 from eventlog.node.home import Home
 from eventlog.node.node import Node, Opened
 from eventlog.node.periodic import Periodic
+from eventlog.node.workers import MakeWorker, ThreadWorker
 from eventlog.read.steps import StepIndex
 from eventlog.read.watermark import LowWatermark, Promises
 from eventlog.replication import EpochStart, Replica, Replication
@@ -106,17 +107,18 @@ async def open_node(
     clock: Clock | None = None,
     entropy: Entropy | None = None,
     engine: Engine | None = None,
+    make_worker: MakeWorker = ThreadWorker,
 ) -> Started:
     """Open everything and start the node's work; it can be served from when this returns.
 
     `listens` is the address that it will be served at, if that is known better than the configuration knows it. `engine` opens the
-    store in place of the engine that the configuration names.
+    store in place of the engine that the configuration names. `clock`, `entropy` and `make_worker` are the machine's unless given.
 
     Raises:
         Stopping: `stop` was done while it waited for other nodes or the metadata store; what comes after that is seen through.
         EventLogError: says what is wrong and what to do.
     """
-    shell = _Shell(config=config, listens=listens or config.listen, on_fatal=on_fatal, stop=stop, engine=engine)
+    shell = _Shell(config=config, listens=listens or config.listen, on_fatal=on_fatal, stop=stop, engine=engine, make_worker=make_worker)
     clock, entropy = clock or SystemClock(), entropy or SystemEntropy()
     try:
         return await _try_to_open(shell, clock=clock, entropy=entropy)
@@ -152,6 +154,7 @@ class _Shell:
     on_fatal: Callable[[EventLogError], None]
     stop: asyncio.Future[EventLogError | None] | None
     engine: Engine | None
+    make_worker: MakeWorker
 
     @property
     def name(self) -> str:
@@ -204,6 +207,7 @@ async def _open(shell: _Shell, undo: AsyncExitStack, *, clock: Clock, entropy: E
         metastore=entered.metastore,
         look=partial(_look, unsure),
         managed=managed,
+        make_worker=shell.make_worker,
     )
     try:
         opened = await asyncio.to_thread(_bring_up, origin, entered.caches, entered.found)
@@ -308,6 +312,7 @@ class _Origin:
     metastore: ResolvingStore
     look: Callable[[], None]
     managed: Managed | None
+    make_worker: MakeWorker
 
 
 def _bring_up(origin: _Origin, caches: Caches, found: Recovery) -> Opened:
@@ -342,6 +347,7 @@ def _bring_up(origin: _Origin, caches: Caches, found: Recovery) -> Opened:
         metastore=origin.metastore,
         look=origin.look,
         managed=origin.managed,
+        make_worker=origin.make_worker,
     )
 
 

@@ -18,6 +18,8 @@ from eventlog.node.reading.answers import Reads
 from eventlog.node.reading.closing import CLOSING_TIMES, Closing, ClosingTimes
 from eventlog.node.reading.column_files import ColumnFiles
 from eventlog.node.reading.pulls import READ_PACE, ReadPace
+from eventlog.node.reading.reader import ReaderThread
+from eventlog.node.workers import ThreadWorker
 from eventlog.read.answer import CacheValues, CommittedGroup
 from eventlog.read.steps import StepIndex
 from eventlog.read.tail import Tail
@@ -102,7 +104,9 @@ class FakeNode:
             times=self.closing_times,
         )
         self.heard: Callable[[Sequence[Promise]], None] = lambda _: self.reads.watermark_rose()
-        self.reads = Reads(self, history_bytes_max=self.history_bytes, files=self.files, pace=self.pace)
+        self.reads = Reads(
+            self, thread=ReaderThread(ThreadWorker("reader")), history_bytes_max=self.history_bytes, files=self.files, pace=self.pace
+        )
         self.tasks: set[asyncio.Task[Any]] = set()
 
     # ------------------------------------------------------------ ReadContext

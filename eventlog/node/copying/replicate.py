@@ -89,8 +89,8 @@ class Backup(CommandPart, Protocol):
         """Bring the state of `segments` up to their watermarks."""
         ...
 
-    def finish(self, receipt: Receipt | None) -> None:
-        """Carry out the cuts that were asked for, as one."""
+    def cut(self, cuts: Sequence[asked.Cut], receipt: Receipt | None) -> None:
+        """Cut logs."""
         ...
 
 
@@ -201,15 +201,19 @@ class Replicas:
     def carry_out(self, commands: Commands, carried: Carried = NOTHING, *, receipt: Receipt | None = None) -> None:
         """Do what the core asks, in its order. `carried` goes with the `Send`s; `receipt` is of the message that was received."""
         bodies: dict[int, Sequence[bytes]] = {}
+        cuts: list[asked.Cut] = []
         for command in commands:
             kind = type(command)
             if isinstance(command, asked.Send):
                 self._send(command, carried, bodies)
+            elif isinstance(command, asked.Cut):
+                cuts.append(command)  # to be carried out as one
             elif kind in _OF_A_MESSAGE:
                 self._do[kind](command, receipt)
             else:
                 self._do[kind](command)
-        self._incoming.finish(receipt)
+        if cuts:
+            self._incoming.cut(cuts, receipt)
 
     def _send(self, send: asked.Send, carried: Carried, bodies: dict[int, Sequence[bytes]]) -> None:
         body = bodies.get(id(send.rows))

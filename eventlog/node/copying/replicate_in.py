@@ -76,7 +76,6 @@ class Incoming:
         self._node = node
         self._asked: dict[tuple[Replica, int], Receipt] = {}
         self._kept: dict[tuple[Replica, int], Receipt] = {}  # messages that wait for records; their bytes count where they came from
-        self._cuts: list[asked.Cut] = []
         self._tally = Tally(of=lambda: int(self._replicas.core.holds.sum()))
         self._late: list[asked.Learned] = []
         self._is_follow_due = False
@@ -88,7 +87,6 @@ class Incoming:
         return {
             asked.Answer: self._answer,
             asked.Write: self._write,
-            asked.Cut: self._cuts.append,
             asked.Learned: self._learned,
             asked.LookUp: self._look_up,
             asked.Keep: self._keep,
@@ -263,15 +261,12 @@ class Incoming:
 
     # ------------------------------------------------------------ cuts
 
-    def finish(self, receipt: Receipt | None) -> None:
-        """Carry out the cuts that were asked for, as one."""
-        if self._cuts:
-            self.follow_late()
-            cuts = list(self._cuts)
-            self._cuts.clear()
-            self._node.own(asyncio.create_task(self._cut(cuts, receipt and receipt.begin()), name="cut"))
+    def cut(self, cuts: Sequence[asked.Cut], receipt: Receipt | None) -> None:
+        """Carry out cuts, as one."""
+        self.follow_late()
+        self._node.own(asyncio.create_task(self._cut(cuts, receipt and receipt.begin()), name="cut"))
 
-    async def _cut(self, cuts: list[asked.Cut], receipt: Receipt | None) -> None:
+    async def _cut(self, cuts: Sequence[asked.Cut], receipt: Receipt | None) -> None:
         discarded = [cut.segment for cut in cuts if cut.discard]
         if discarded:
             await self._node.takeover.discard(discarded)

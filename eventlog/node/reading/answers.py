@@ -50,13 +50,14 @@ class Reads:
         self,
         context: ReadContext,
         *,
+        thread: ReaderThread,
         history_bytes_max: int = HISTORY_CACHE_BYTES_MAX,
         files: ColumnFiles | None = None,
         pace: ReadPace = READ_PACE,
     ) -> None:
         self._context = context
         self.pace = pace
-        self._thread = ReaderThread()
+        self._thread = thread
         self.crowds = Crowds(self, pace=pace)
         self.kept = FirstKept(context.segments, take=self.pull, fail=self.fail)
         self.rounds = Rounds(self._look_in_round, begin=self._begin_round, renew=self._renew_round, answers=self, pace=pace)

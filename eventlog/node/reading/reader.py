@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
 from eventlog.limits import CONNECTIONS_MAX, REQUESTS_PER_CONNECTION_MAX
+from eventlog.node.workers import Worker
 
 Result = TypeVar("Result")
 Item = TypeVar("Item")
@@ -45,28 +46,25 @@ class FairQueue(Generic[Item]):
 
 
 class ReaderThread:
-    """Runs jobs one after the other in a thread of its own."""
+    """Runs jobs one after the other in turns of a worker."""
 
-    def __init__(self) -> None:
+    def __init__(self, worker: Worker[None]) -> None:
+        self._worker = worker  # is put something for each job
         self._queue: FairQueue[tuple[Callable[[], Any], asyncio.Future[Any]]] = FairQueue()
-        self._changed = threading.Condition()
+        self._lock = threading.Lock()
         self._recent: deque[object] = deque(maxlen=_RECENT)
         self._going = True
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread = threading.Thread(target=self._run, name="reader", daemon=True)
 
     def start(self) -> None:
         """Start the thread; results are delivered into the running loop."""
         self._loop = asyncio.get_running_loop()
-        self._thread.start()
+        self._worker.start(self._work)
 
     async def stop(self) -> None:
         """End after the job that runs now; what still waits is cancelled."""
-        with self._changed:
-            self._going = False
-            self._changed.notify()
-        if self._thread.is_alive():
-            await asyncio.to_thread(self._thread.join)
+        self._going = False
+        await self._worker.stop()
         while len(self._queue):
             _, (_, future) = self._queue.take()
             future.cancel()
@@ -75,31 +73,29 @@ class ReaderThread:
         """Queue a job; its result or error arrives in the future. A cancelled one is not begun."""
         assert self._loop is not None, "start() comes first"
         future: asyncio.Future[Result] = self._loop.create_future()
-        with self._changed:
-            if self._going:
-                self._queue.put(owner, (job, future))
-                self._changed.notify()
-            else:
-                future.cancel()
+        if not self._going:
+            future.cancel()
+            return future
+        with self._lock:
+            self._queue.put(owner, (job, future))
+        self._worker.put(None)
         return future
 
     @property
     def readers(self) -> int:
         """Return how many owners were served lately, at least one."""
-        with self._changed:
+        with self._lock:
             return max(len(set(self._recent)), 1)
 
     def figures(self) -> dict[str, tuple[int, int, int]]:
         """Return used, limit and peak of what is bounded here."""
         return {"history_requests": (len(self._queue), CONNECTIONS_MAX * REQUESTS_PER_CONNECTION_MAX, self._queue.peak)}
 
-    def _run(self) -> None:
-        while True:
-            with self._changed:
-                while self._going and not len(self._queue):
-                    self._changed.wait()
-                if not self._going:
-                    return
+    def _work(self, tickets: list[None]) -> None:
+        for _ in tickets:
+            if not self._going:
+                return
+            with self._lock:
                 owner, (job, future) = self._queue.take()
                 self._recent.append(id(owner))
             if not future.cancelled():

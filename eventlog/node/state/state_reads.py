@@ -288,9 +288,9 @@ class StateFound:
 class StateReads:
     """All who read the state of a node as of one moment."""
 
-    def __init__(self, node: StateReadsGround) -> None:
+    def __init__(self, node: StateReadsGround, *, thread: ReaderThread) -> None:
         self._node = node
-        self._thread = ReaderThread()
+        self._thread = thread
         self._ends = node.replicas.core.ends.copy()  # the state may be ahead of the marks up to there: it was written before this process
         self.pins = Pins(node.store, node.storage, places=self._places)
 

@@ -16,14 +16,10 @@ needs it in the store is refused. After a failed sync the store is fenced and ev
 
 import asyncio
 import logging
-import threading
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import takewhile
-from queue import Empty, SimpleQueue
-from time import monotonic
 from typing import Any, NoReturn, TypeVar
 
 import numpy as np
@@ -32,6 +28,7 @@ import numpy.typing as npt
 from eventlog.arrays import Ints
 from eventlog.errors import UNEXPECTED, DiskFull, EventLogError, StoreFenced
 from eventlog.limits import GROUP_BYTES_MAX, MIB, OVERLAY_BYTES_MAX, SYNC_BYTES_MAX
+from eventlog.node.workers import Worker
 from eventlog.segment.cutting import plan_cuts
 from eventlog.segment.port import LogEnds, Pair, Put, Store
 
@@ -86,27 +83,32 @@ class _Job:
         return self.is_vital and not self.is_barrier
 
 
-_END = _Job(is_barrier=True)
 Told = Callable[[BaseException | None], None]
 _Done = list[tuple["asyncio.Future[Any] | Told", Any, BaseException | None]]
 
 
 class StorageThread:
-    """Runs jobs in a thread of its own. `ends` are the log ends of the store as it was opened; they are kept from here on."""
+    """Runs jobs in turns of a worker. `ends` are the log ends of the store as it was opened; they are kept from here on."""
 
     def __init__(
-        self, store: Store, *, ends: LogEnds, on_fenced: Callable[[StoreFenced], None], times: StorageTimes = STORAGE_TIMES
+        self,
+        store: Store,
+        *,
+        ends: LogEnds,
+        on_fenced: Callable[[StoreFenced], None],
+        worker: Worker[_Job],
+        times: StorageTimes = STORAGE_TIMES,
     ) -> None:
         self._store = store
+        self._worker = worker
         self._times = times
         self._ends = LogEnds(ids=ends.ids.copy(), epochs=ends.epochs.copy())
         self._ends_due = 0.0  # when they are to be written, 0 where they were since they changed
-        self._queue: SimpleQueue[_Job] = SimpleQueue()
-        self._taken: list[_Job] = []  # from the queue before their turn
+        self._taken: list[_Job] = []  # before their turn
         self._spaceless: list[_Job] = []  # changes of the state that wait for space, in their order
-        self._is_last = True  # nothing stands between the stretch that runs and what is still in the queue
-        self._thread = threading.Thread(target=self._run, name="storage", daemon=True)
+        self._is_last = True  # nothing stands between the stretch that runs and what comes meanwhile
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._now: Callable[[], float]  # the loop's time, from the start on
         self._on_fenced = on_fenced
         self._fenced: StoreFenced | None = None
         self._puts: list[Put] = []  # for the state, not handed over yet
@@ -119,7 +121,8 @@ class StorageThread:
     def start(self) -> None:
         """Start the thread; results are delivered into the running loop."""
         self._loop = asyncio.get_running_loop()
-        self._thread.start()
+        self._now = self._loop.time
+        self._worker.start(self._work)
 
     def append(self, append: Append) -> "asyncio.Future[None]":
         """Queue an append; the future is done when it is on disk. Appends keep their order."""
@@ -127,7 +130,7 @@ class StorageThread:
 
     def append_and_tell(self, append: Append, told: Told) -> None:
         """Do what `append` does; `told` is called in the loop with None or the error, without a future's turn in between."""
-        self._queue.put(_Job(append=append, sink=told))
+        self._worker.put(_Job(append=append, sink=told))
 
     def cut(self, cuts: Sequence[tuple[int, int]]) -> "asyncio.Future[list[tuple[int, int]]]":
         """Cut the logs of segments, given as (segment, upto), so that they hold nothing above `upto`.
@@ -164,7 +167,7 @@ class StorageThread:
         if told:
             self._puts, self._puts_told, self._puts_bytes = [], [], 0
             act = partial(self._apply, puts, are_sorted=len(told) == 1)
-            self._queue.put(_Job(act=act, sink=partial(_tell_all, told), is_vital=True, needs_state=True))
+            self._worker.put(_Job(act=act, sink=partial(_tell_all, told), is_vital=True, needs_state=True))
 
     def run(
         self, act: Callable[[], Result], *, is_vital: bool = False, is_barrier: bool = False, needs_state: bool = True
@@ -181,53 +184,42 @@ class StorageThread:
     def post(self, act: Callable[[], Any]) -> None:
         """Queue a job whose result nobody waits for; an error fences the store."""
         self._hand_over()
-        self._queue.put(_Job(act=act, is_vital=True, needs_state=True))
+        self._worker.put(_Job(act=act, is_vital=True, needs_state=True))
 
     async def stop(self) -> None:
         """Run what is queued, then end the thread."""
         self._hand_over()
-        self._queue.put(_END)
-        await asyncio.to_thread(self._thread.join)
+        await self._worker.stop()
+        self._write_ends()
+        self._report([(job.sink, None, _no_space()) for job in self._spaceless if job.sink is not None])
 
     def _put(self, job: _Job) -> "asyncio.Future[Any]":
         assert self._loop is not None, "start() comes first"
         future = job.sink = self._loop.create_future()
-        self._queue.put(job)
+        self._worker.put(job)
         return future
 
-    # ------------------------------------------------------------ in the thread
+    # ------------------------------------------------------------ in the worker
 
-    def _run(self) -> None:
-        jobs: list[_Job] = []
-        while _END not in jobs:
-            jobs = self._taken or [self._wait()]
-            self._taken = []
-            while not self._queue.empty():
-                jobs.append(self._queue.get())
+    def _work(self, jobs: list[_Job]) -> float | None:
+        """Do what came; without anything, what is due by the clock."""
+        if self._ends_due and self._ends_due <= self._now():  # while appends never cease, too
+            self._write_ends()
+        if not jobs:
+            self._report(self._catch_up())
+        while jobs:
             stretches = _stretches(jobs)
             for number, stretch in enumerate(stretches, 1):
                 self._is_last = number == len(stretches)
                 self._turn(stretch)
-        self._write_ends()
-        self._report([(job.sink, None, _no_space()) for job in self._spaceless if job.sink is not None])
-
-    def _wait(self) -> _Job:
-        """Return the next job; the ends are written if they are due before it comes."""
+            jobs, self._taken = self._taken, []
         if self._ends_due:
-            if (left := self._ends_due - monotonic()) > 0:
-                with suppress(Empty):
-                    return self._queue.get(timeout=left)
-            self._write_ends()
-        while self._spaceless:
-            with suppress(Empty):
-                return self._queue.get(timeout=self._times.space_every_s)
-            self._report(self._catch_up())
-        return self._queue.get()
+            return max(self._ends_due - self._now(), 0.0)
+        return self._times.space_every_s if self._spaceless else None
 
     def _overtake(self) -> None:
         """Write the appends that came meanwhile, up to what they may not overtake; whatever else came waits for its turn."""
-        while not self._queue.empty():
-            self._taken.append(self._queue.get())
+        self._taken += self._worker.meanwhile()
         if not self._is_last:
             return
         free = list(takewhile(lambda job: not job.is_barrier, self._taken))
@@ -293,7 +285,7 @@ class StorageThread:
         for append in appends:
             self._ends.ids[append.segments] = append.ends
             self._ends.epochs[append.segments] = append.epochs
-        self._ends_due = self._ends_due or monotonic() + self._times.ends_within_s
+        self._ends_due = self._ends_due or self._now() + self._times.ends_within_s
 
     def _write_ends(self) -> None:
         """Write the ends if they changed. Where there is no space the next ones say it all; any other error fences the store."""

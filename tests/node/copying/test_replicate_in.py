@@ -122,8 +122,7 @@ def test_logs_that_are_cut_one_by_one_are_one_line(tmp_path, caplog):
     async def act(node):
         ends = node.core.ends.tolist()
         for segment in range(node.segments):
-            node.incoming._cuts.append(Cut(segment=segment, epoch=node.core.epochs.item(segment), upto=ends[segment]))
-            node.incoming.finish(None)
+            node.incoming.cut([Cut(segment=segment, epoch=node.core.epochs.item(segment), upto=ends[segment])], None)
         await until(cuts)
         assert cuts() == [f"logs_cut segments={node.segments} of={node.segments}"]
         assert node.core.ends.tolist() == ends

@@ -6,6 +6,7 @@ import threading
 import pytest
 
 from eventlog.node.reading.reader import FairQueue, ReaderThread
+from eventlog.node.workers import ThreadWorker
 
 
 def test_owners_take_turns():
@@ -21,7 +22,7 @@ def test_owners_take_turns():
 
 def test_results_and_errors_arrive_on_the_loop():
     async def main():
-        reader = ReaderThread()
+        reader = ReaderThread(ThreadWorker("reader"))
         reader.start()
         assert await reader.run("a", threading.get_ident) != threading.get_ident()
         with pytest.raises(ZeroDivisionError):
@@ -34,7 +35,7 @@ def test_results_and_errors_arrive_on_the_loop():
 
 def test_one_owner_with_many_jobs_delays_another_by_one():
     async def main():
-        reader = ReaderThread()
+        reader = ReaderThread(ThreadWorker("reader"))
         reader.start()
         gate, order = threading.Event(), []
         first = reader.run("greedy", gate.wait)
@@ -52,7 +53,7 @@ def test_one_owner_with_many_jobs_delays_another_by_one():
 
 def test_a_cancelled_job_is_not_begun():
     async def main():
-        reader = ReaderThread()
+        reader = ReaderThread(ThreadWorker("reader"))
         reader.start()
         gate, begun = threading.Event(), []
         first = reader.run("a", gate.wait)
@@ -69,7 +70,7 @@ def test_a_cancelled_job_is_not_begun():
 
 def test_stopping_cancels_what_waits_and_what_comes_later():
     async def main():
-        reader = ReaderThread()
+        reader = ReaderThread(ThreadWorker("reader"))
         reader.start()
         gate = threading.Event()
         reader.run("a", gate.wait)
@@ -87,4 +88,4 @@ def test_stopping_cancels_what_waits_and_what_comes_later():
 
 
 def test_a_reader_that_was_never_started_stops():
-    asyncio.run(ReaderThread().stop())
+    asyncio.run(ReaderThread(ThreadWorker("reader")).stop())

@@ -10,6 +10,7 @@ from eventlog.batch.layout import ValueHead, encode_value
 from eventlog.control.records import CacheOptions
 from eventlog.ids import ID_STEP
 from eventlog.node.state.following import Followed
+from eventlog.node.workers import ThreadWorker
 from eventlog.node.writing.storage import StorageThread
 from eventlog.replication.bodies import values_from
 from eventlog.segment.keys import entry_key, log_key
@@ -33,7 +34,7 @@ class Reading:
         self.asks = asyncio.Event()
         self.followed = Followed(
             store=store,
-            storage=StorageThread(store, ends=ends, on_fenced=lambda _: None),
+            storage=StorageThread(store, ends=ends, on_fenced=lambda _: None, worker=ThreadWorker("storage")),
             overlay=Overlay(),
             caches=Caches(),
             applied=np.zeros(SEGMENTS, np.int64),
@@ -98,7 +99,11 @@ def test_what_a_reader_is_told_meanwhile_is_read_as_well():
 def test_what_is_applied_is_shown_to_readers_at_once_and_put_into_the_store_soon():
     async def act():
         store = MemoryStore(MemoryDisk(segments=SEGMENTS, ends=LogEnds.empty(SEGMENTS)))
-        storage, overlay, caches = StorageThread(store, ends=LogEnds.empty(SEGMENTS), on_fenced=lambda _: None), Overlay(), Caches()
+        storage, overlay, caches = (
+            StorageThread(store, ends=LogEnds.empty(SEGMENTS), on_fenced=lambda _: None, worker=ThreadWorker("storage")),
+            Overlay(),
+            Caches(),
+        )
         storage.start()
         caches.add(new_cache(cache_id=CACHE, name="c", options=CacheOptions(), from_id=0, segments=SEGMENTS))
         followed = Followed(
@@ -135,7 +140,7 @@ def test_what_came_value_by_value_and_is_told_at_once_is_shown_value_by_value():
     store = MemoryStore(MemoryDisk(segments=SEGMENTS, ends=none))
     followed = Followed(
         store=store,
-        storage=StorageThread(store, ends=none, on_fenced=lambda _: None),
+        storage=StorageThread(store, ends=none, on_fenced=lambda _: None, worker=ThreadWorker("storage")),
         overlay=Overlay(),
         caches=caches,
         applied=none.ids,

@@ -13,6 +13,7 @@ from eventlog.control.records import CacheOptions
 from eventlog.events import Kind
 from eventlog.ids import ID_STEP
 from eventlog.node.state.following import Followed
+from eventlog.node.workers import ThreadWorker
 from eventlog.node.writing.storage import StorageThread
 from eventlog.replication.bodies import values_from
 from eventlog.segment.keys import entry_key
@@ -83,7 +84,13 @@ async def left_by(arrivals, **options):
     """Return everything that a backup knows when it has followed them all at once."""
     none = LogEnds.empty(SEGMENTS)
     store = MemoryStore(MemoryDisk(segments=SEGMENTS, ends=none))
-    storage, overlay, caches, steps, shown = StorageThread(store, ends=none, on_fenced=lambda _: None), Overlay(), Caches(), [], []
+    storage, overlay, caches, steps, shown = (
+        StorageThread(store, ends=none, on_fenced=lambda _: None, worker=ThreadWorker("storage")),
+        Overlay(),
+        Caches(),
+        [],
+        [],
+    )
     storage.start()
     cache = new_cache(cache_id=CACHE, name="c", options=CacheOptions(format="bytes", **options), from_id=0, segments=SEGMENTS)
     caches.add(cache)

@@ -12,6 +12,7 @@ import pytest
 
 from eventlog.batch.layout import ValueHead, encode_value
 from eventlog.errors import DiskFull, StoreFenced
+from eventlog.node.workers import ThreadWorker
 from eventlog.node.writing.storage import STORAGE_TIMES, Append, StorageThread, StorageTimes
 from eventlog.segment.keys import encode_epoch, log_key
 from eventlog.segment.memory import MemoryDisk, MemoryStore
@@ -29,7 +30,9 @@ class Bench:
     def __init__(self, times: StorageTimes) -> None:
         self.store = SteppedStore(MemoryDisk(segments=SEGMENTS, ends=LogEnds.empty(SEGMENTS)))
         self.fenced: list[StoreFenced] = []
-        self.storage = StorageThread(self.store, ends=LogEnds.empty(SEGMENTS), on_fenced=self.fenced.append, times=times)
+        self.storage = StorageThread(
+            self.store, ends=LogEnds.empty(SEGMENTS), on_fenced=self.fenced.append, worker=ThreadWorker("storage"), times=times
+        )
 
     def hold(self) -> threading.Event:
         """Keep the thread busy until the event is set; what is queued meanwhile is its next turn."""

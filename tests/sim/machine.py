@@ -1,0 +1,30 @@
+"""The machine under the nodes of a simulation: its clocks and its chance, before anything of the product is imported.
+
+Nothing that decides goes by these (`tests/frame/test_tree.py`), but what only paces and spreads work does, and would make two runs
+of one seed differ.
+"""
+
+import os
+import random
+import time
+from collections.abc import Callable
+
+_now_us: Callable[[], int] = lambda: 0  # noqa: E731 - until a world has begun
+
+
+def install() -> None:
+    """Replace what a process knows of time and chance; to be called before the product is imported, in a process of its own."""
+    time.monotonic = lambda: _now_us() / 1e6
+    time.monotonic_ns = lambda: _now_us() * 1_000
+    time.perf_counter = time.monotonic
+    time.thread_time = time.process_time = time.monotonic
+    time.clock_gettime = lambda _clock: _now_us() / 1e6
+    os.urandom = random.randbytes
+    random._urandom = random.randbytes  # type: ignore[attr-defined]  # what secrets and uuid come down to
+
+
+def begin(seed: int, now_us: Callable[[], int]) -> None:
+    """Have time be a world's from now on, and chance its seed's."""
+    global _now_us  # noqa: PLW0603 - there is one machine a process
+    _now_us = now_us
+    random.seed(seed)

@@ -1,0 +1,132 @@
+"""A cluster of real nodes on hosts of one seed, with the real client beside them."""
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import eventlog
+from eventlog.errors import EventLogError
+from eventlog.node.cluster.peers import is_of_member
+from eventlog.node.config import NodeConfig
+from eventlog.node.handlers import OPERATORS, TABLE
+from eventlog.node.node import dispatcher
+from eventlog.node.start import Started, open_node
+from eventlog.segment.memory import MemoryDisk, MemoryStore
+from eventlog.segment.port import LogEnds, StoreOptions
+from eventlog.testing.sim.scheduler import Process, Scheduler
+from eventlog.transport.server import Server, ServerOptions
+from tests.sim.host import HostClock, HostEntropy, HostLoop, SimWorker
+from tests.sim.network import BoundSocket, Network
+
+PORT = 7400
+SEGMENTS = 4
+
+
+class Host:
+    """One machine: its disk outlives its processes."""
+
+    def __init__(self, world: "World", number: int) -> None:
+        self.world = world
+        self.number = number
+        self.name = f"10.0.0.{number}"
+        self.directory = world.directory / f"node-{number}"
+        self.disk: MemoryDisk | None = None
+        self.loop: HostLoop | None = None
+        self.started: Started | None = None
+        self.is_starting = False
+        self.clock_off_ms = 0
+
+    @property
+    def address(self) -> str:
+        return f"{self.name}:{PORT}"
+
+    def start(self) -> None:
+        """Start a node, in a process of its own."""
+        process = Process(self.world.scheduler, on_error=self.world.broke)
+        self.loop = HostLoop(process, self.world.network, host=self.name, on_error=self.world.broke)
+        self.is_starting = True
+        loop = self.loop
+        process.after(0, lambda: loop.run_now(lambda: loop.create_task(self._open(loop))))
+
+    async def _open(self, loop: HostLoop) -> None:
+        world = self.world
+        config = NodeConfig(
+            data=self.directory,
+            listen=self.address,
+            segments=SEGMENTS,
+            storage="memory",
+            disk_reserve_bytes=0,
+            meta=f"sqlite:{world.directory / 'meta.db'}",
+            replicas=3,
+            join=() if self.number == 1 else (world.hosts[0].address,),
+        )
+        try:
+            started = await open_node(
+                config,
+                on_fatal=world.broke,
+                clock=HostClock(loop.process, lambda: self.clock_off_ms),
+                entropy=HostEntropy(world.chance),
+                engine=self._open_disk,
+                make_worker=lambda _: SimWorker(loop),
+            )
+        except EventLogError as error:
+            world.broke(error)
+            return
+        server = Server(dispatcher(started.node, TABLE), ServerOptions(), is_member=is_of_member, operators=OPERATORS)
+        await server.start_at(BoundSocket((self.name, PORT)))  # type: ignore[arg-type]
+        self.started = started
+        self.is_starting = False
+
+    def _open_disk(self, _path: Any, *, segments: int, options: StoreOptions | None = None) -> MemoryStore:
+        if self.disk is None:
+            self.disk = MemoryDisk(segments=segments, ends=LogEnds.empty(segments))
+        return MemoryStore(self.disk, options)
+
+    def crash(self) -> None:
+        """End the process at once; the disk loses what was not synced."""
+        assert self.loop is not None
+        self.loop.process.kill()
+        self.world.network.lose(self.name)
+        if self.started is not None:
+            self.started.home.close()  # the system lets go of its lock
+        self.world.dead.append(self.loop)
+        self.loop, self.started = None, None
+        if self.disk is not None:
+            self.disk.crash()
+
+
+class World:
+    """Hosts, a network, and a client; `seed` decides everything."""
+
+    def __init__(self, seed: int, directory: Path, *, nodes: int = 1) -> None:
+        self.chance = random.Random(seed)
+        self.scheduler = Scheduler()
+        self.network = Network(self.scheduler, self.chance)
+        self.directory = directory
+        self.hosts = [Host(self, number + 1) for number in range(nodes)]
+        self.errors: list[BaseException] = []
+        self.dead: list[HostLoop] = []  # kept, so that nothing that stood in them is ended in order
+        self._client = HostLoop(Process(self.scheduler, on_error=self.broke), self.network, host="10.0.1.1", on_error=self.broke)
+
+    def broke(self, error: BaseException) -> None:
+        """Note what nothing was to cause."""
+        self.errors.append(error)
+
+    def run(self, work: Callable[["World"], Awaitable[None]], *, seconds: float) -> None:
+        """Run `work` as a client's program, for at most so long in virtual time."""
+        done: list[asyncio.Task[None]] = []
+
+        async def act() -> None:
+            await work(self)
+
+        self._client.process.after(0, lambda: self._client.run_now(lambda: done.append(self._client.create_task(act()))))
+        self.scheduler.run(self.scheduler.now_us + round(seconds * 1e6), stop=lambda: bool(done) and done[0].done())
+        assert done, "it was begun"
+        assert done[0].done(), f"it has not come to its end in {seconds} s"
+        done[0].result()
+
+    def connect(self) -> Any:
+        """Return the real client of all nodes."""
+        return eventlog.connect(*[host.address for host in self.hosts])

@@ -132,6 +132,16 @@ SELECT_FIELDS_MAX = 100
 PATH_STEPS_MAX = 32
 TEXT_RESULT_CHARACTERS_MAX = 1 * MIB  # what a function of a filter makes of texts; longer is NULL
 
+# schemas, and the registry of them
+SCHEMA_DEPTH_MAX = 64  # how deep the JSON of a schema nests
+SCHEMA_ITEMS_MAX = 100_000  # values in the JSON of a schema, of any kind
+SCHEMA_BYTES_MAX = 1 * MIB  # of the text of a registered schema
+SCHEMAS_MAX = 100_000  # versions of all subjects of a registry ...
+SCHEMA_TEXTS_BYTES_MAX = 128 * MIB  # ... and the texts of its schemas together: every node keeps them in memory
+SCHEMA_REFERENCES_MAX = 100  # of a schema to others, and of those to further ones
+SCHEMA_STEPS_MAX = 100_000  # places of two schemas that are compared; two that take more are taken for incompatible
+SUBJECT_BYTES_MAX = 1_000
+
 # reading the state
 PINS_MAX = 256  # moments of the state kept for readers
 PIN_IDLE_MS_MAX = 60_000

@@ -14,7 +14,8 @@ from fastavro import _read_py
 from eventlog.client.avro_fit import Fitting
 from eventlog.client.strict_json import Misfit
 from eventlog.errors import UnreadableValue
-from eventlog.predicate.avro import UNREADABLE, AvroSchema, avro_json
+from eventlog.predicate.avro import UNREADABLE, avro_json
+from eventlog.schema.avro import AvroSchema
 
 if TYPE_CHECKING:
     from eventlog.client.avro_columns import AvroColumns

@@ -41,7 +41,7 @@ from eventlog.errors import (
     Unalterable,
 )
 from eventlog.limits import CACHE_NAME_BYTES_MAX, CACHES_MAX, LISTENERS_AWAITED_MAX, PROMOTED_FIELDS_MAX
-from eventlog.predicate.avro import AvroSchema
+from eventlog.schema.avro import AvroSchema
 
 UNALTERABLE = ("format", "state", "bytes_keys", "route_by_prefix")
 CONFLICTS_MAX = 32  # more hands do not change caches in one moment

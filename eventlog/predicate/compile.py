@@ -14,7 +14,7 @@ from eventlog.errors import BadPredicate, EventLogError, foreign
 from eventlog.events import Kind
 from eventlog.ids import ID_MAX
 from eventlog.limits import SELECT_FIELDS_MAX
-from eventlog.predicate.avro import AvroProjection, AvroSchema, AvroValues
+from eventlog.predicate.avro import AvroProjection, AvroValues
 from eventlog.predicate.bounds import bounds_of
 from eventlog.predicate.dialect import parse, refusal
 from eventlog.predicate.factories import Factories, Filter, installed
@@ -27,6 +27,7 @@ from eventlog.predicate.spec import ANYTHING, Bounds, FilterContext, FilterSpec,
 from eventlog.predicate.tree import And, Column, Constant, Node, Path, Root, Step, walk
 from eventlog.predicate.truths import VALUE, cost_of, truth_of
 from eventlog.predicate.values import Truths
+from eventlog.schema.avro import AvroSchema
 
 Steps = tuple[Step, ...]
 Wanted = frozenset[bytes] | re.Pattern[bytes]

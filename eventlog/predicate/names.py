@@ -8,11 +8,11 @@ from typing import Any
 
 from sqlglot import exp
 
-from eventlog.limits import PATH_STEPS_MAX
-from eventlog.predicate.avro import SCHEMA_DEPTH_MAX, AvroSchema
+from eventlog.limits import PATH_STEPS_MAX, SCHEMA_DEPTH_MAX
 from eventlog.predicate.dialect import closest, refusal
 from eventlog.predicate.spec import FilterContext
 from eventlog.predicate.tree import Column, Header, Node, Path, Root, Step, Type
+from eventlog.schema.avro import AvroSchema
 
 COLUMNS: dict[str, Type] = {"kind": "text", "key": "text", "id": "number", "time": "time", "segment": "number", "offset": "number"}
 _ROOTS = ("value", "before", "headers")

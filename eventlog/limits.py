@@ -136,6 +136,7 @@ TEXT_RESULT_CHARACTERS_MAX = 1 * MIB  # what a function of a filter makes of tex
 SCHEMA_DEPTH_MAX = 64  # how deep the JSON of a schema nests
 SCHEMA_ITEMS_MAX = 100_000  # values in the JSON of a schema, of any kind
 SCHEMA_BYTES_MAX = 1 * MIB  # of the text of a registered schema
+SUBJECT_VERSIONS_MAX = 10_000  # of one subject: it is deleted by one write
 SCHEMAS_MAX = 100_000  # versions of all subjects of a registry ...
 SCHEMA_TEXTS_BYTES_MAX = 128 * MIB  # ... and the texts of its schemas together: every node keeps them in memory
 SCHEMA_REFERENCES_MAX = 100  # of a schema to others, and of those to further ones
@@ -163,6 +164,7 @@ assert VALUE_BYTES_MAX <= VALUE_BYTES_CAP < BATCH_BYTES_CAP < 1 << 31, "offsets 
 assert KEY_BYTES_MAX + VALUE_BYTES_MAX + HEADERS_BYTES_MAX < BATCH_BYTES_MAX, "one event fits a batch"
 assert 2 * FIRST_BLOCK_MS_MAX <= PRODUCER_IDLE_MS_MIN, "ids may go faster than a client's clock: a failover costs a lease"
 assert BATCH_BYTES_MAX < FRAME_BYTES_MAX, "one batch fits a frame"
+assert SUBJECT_VERSIONS_MAX * (SUBJECT_BYTES_MAX + 200) < BATCH_BYTES_MAX, "all versions of a subject fit a write, with what removes them"
 assert FRAME_BYTES_MAX <= CONNECTION_BYTES_IN_FLIGHT_MAX <= PROCESS_BYTES_IN_FLIGHT_MAX, "one frame never blocks its own connection"
 assert SEGMENTS_MAX * 20 + 1 * KIB < FRAME_HEADER_BYTES_MAX, "a poll from a position of every segment fits a header"
 assert LEASE_RENEW_MS * 2 <= LEASE_AHEAD_MS < LEASE_MS < CLOCK_AHEAD_MS_MAX, "a lease survives a missed renewal"

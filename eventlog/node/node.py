@@ -78,6 +78,7 @@ from eventlog.node.reading.column_files import ColumnFiles
 from eventlog.node.reading.installed import InstalledFilters
 from eventlog.node.reading.reader import ReaderThread
 from eventlog.node.reclaiming import Reclaiming
+from eventlog.node.schemas import Schemas
 from eventlog.node.state.cache_changes import CacheChanges
 from eventlog.node.state.checkpoint import Checkpoints
 from eventlog.node.state.entries import EntriesElsewhere, EntryReader
@@ -253,6 +254,7 @@ class Node:
         self.state_reads = StateReads(self, thread=ReaderThread(make_worker("state reader")))
         self.iterations = Iterations(self)
         self.inner = Inner(self)
+        self.schemas = Schemas(self.inner)
         self.listeners = Listeners(self, ListenerHome(self))
         self.coordinators = Coordinators(self)
 

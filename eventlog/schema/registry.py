@@ -38,8 +38,8 @@ MODES: tuple[Mode, ...] = get_args(Mode)
 EVERYWHERE = ""  # in place of a subject: all that have no setting of their own
 ROUTE = b"registry"
 RECENT_MAX = 64  # revisions whose keys the head remembers; who is further behind reads everything
-RECENT_KEYS_MAX = 256
-_PART_CHARACTERS = 128 * 1024  # at most 6 bytes each, as JSON escapes a control character
+RECENT_CHARACTERS_MAX = 16 * 1024  # of those keys: the head is written and read with every change
+_PART_CHARACTERS = 8 * 1024  # at most 6 bytes each, as JSON escapes a control character: far below the limit of values
 Records = Mapping[str, Any]
 """Records to write by key: what becomes JSON, or None to remove the entry."""
 
@@ -86,7 +86,7 @@ class Head(msgspec.Struct, frozen=True, kw_only=True):
         """Return the head that goes with records."""
         revision = self.revision + 1
         kept = [*self.recent[-(RECENT_MAX - 1) :], (revision, token, list(records))]
-        while kept and sum(len(keys) for _, _, keys in kept) > RECENT_KEYS_MAX:
+        while kept and sum(len(key) for _, _, keys in kept for key in keys) > RECENT_CHARACTERS_MAX:
             kept.pop(0)
         return Head(revision=revision, next_id=next_id, recent=kept)
 

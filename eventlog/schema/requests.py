@@ -15,7 +15,14 @@ from typing import Any, cast
 import msgspec
 
 from eventlog.errors import InvalidArgument
-from eventlog.limits import SCHEMA_BYTES_MAX, SCHEMA_REFERENCES_MAX, SCHEMA_TEXTS_BYTES_MAX, SCHEMAS_MAX, SUBJECT_BYTES_MAX
+from eventlog.limits import (
+    SCHEMA_BYTES_MAX,
+    SCHEMA_REFERENCES_MAX,
+    SCHEMA_TEXTS_BYTES_MAX,
+    SCHEMAS_MAX,
+    SUBJECT_BYTES_MAX,
+    SUBJECT_VERSIONS_MAX,
+)
 from eventlog.schema.avro_reading import why_not_read
 from eventlog.schema.avro_types import AvroTypes
 from eventlog.schema.json_reading import why_json_not_read
@@ -114,7 +121,7 @@ def given_of(body: bytes) -> Given:
         given = _read_given(body)
     except (ValueError, RecursionError) as error:
         raise Refusal(INVALID_SCHEMA, f"Either the input schema or one its references is invalid: {error}") from error
-    size = len(given.schema.encode())
+    size = len(given.schema.encode("utf-8", "surrogatepass"))
     if not given.schema.strip() or size > SCHEMA_BYTES_MAX:
         raise Refusal(INVALID_SCHEMA, f"Invalid schema: it has {size} bytes, of 1 to {SCHEMA_BYTES_MAX}")
     return given
@@ -194,6 +201,8 @@ def _added(registry: Registry, subject: str, given: Given, offered: _Offered) ->
     schema = Schema(id=schema_id, type=offered.type, text=given.schema, references=offered.references, identity=offered.identity)
     is_new = schema_id not in registry.schemas
     size = registry.texts_bytes + (len(given.schema.encode()) if is_new else 0)
+    if len(registry.subjects.get(subject, ())) >= SUBJECT_VERSIONS_MAX:
+        raise Refusal(NOT_PERMITTED, f"A subject has at most {SUBJECT_VERSIONS_MAX} versions, deleted ones included")
     if registry.versions_count >= SCHEMAS_MAX or size > SCHEMA_TEXTS_BYTES_MAX:
         raise Refusal(NOT_PERMITTED, f"The registry holds at most {SCHEMAS_MAX} versions and {SCHEMA_TEXTS_BYTES_MAX} bytes of schemas")
     records = records_of(schema) if is_new else {}

@@ -118,8 +118,11 @@ def test_protobuf_is_kept_as_it_is(kept: Kept):
 
 
 def test_a_registry_has_bounds(kept: Kept, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(requests, "SCHEMAS_MAX", 2)
+    monkeypatch.setattr(requests, "SUBJECT_VERSIONS_MAX", 1)
     kept.do(register, "s", offered(A))
+    refused(42205, lambda: kept.do(register, "s", offered(AB)))
+    monkeypatch.setattr(requests, "SUBJECT_VERSIONS_MAX", 9)
+    monkeypatch.setattr(requests, "SCHEMAS_MAX", 2)
     kept.do(register, "t", offered(A))
     refused(42205, lambda: kept.do(register, "u", offered(A)))
     monkeypatch.setattr(requests, "SCHEMAS_MAX", 9)

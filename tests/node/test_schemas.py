@@ -1,0 +1,161 @@
+"""The registry at nodes: known everywhere when it is answered, in one order, whoever decides."""
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from eventlog.batch.entries import Entry
+from eventlog.errors import NotPrimary, VersionMismatch
+from eventlog.node.node import Node
+from eventlog.node.schemas import SCHEMAS, RouteStore, Schemas
+from eventlog.schema.registry import RECENT_MAX, Registry
+from eventlog.schema.requests import Refusal, delete_subject, register, schema_by_id, set_level
+from tests.node.nodes import with_node
+from tests.schema.registries import offered, record
+
+
+def adding(subject: str, *names: str, record_name: str = "R"):
+    return partial(register, subject=subject, given=offered(record(*names, name=record_name)))
+
+
+class Disturbed:
+    """A store in which something happens between a registry's steps."""
+
+    def __init__(self, store: RouteStore) -> None:
+        self.store = store
+        self.lose_answers = 0
+        self.scans = 0
+
+    def segment(self, key: bytes) -> int:
+        return self.store.segment(key)
+
+    async def entry(self, cache: str, key: bytes) -> Entry | None:
+        await asyncio.sleep(0)
+        return await self.store.entry(cache, key)
+
+    async def scan(self, cache: str, prefix: bytes) -> list[tuple[bytes, Entry]]:
+        self.scans += 1
+        return await self.store.scan(cache, prefix)
+
+    async def write(
+        self,
+        cache: str,
+        route: bytes,
+        *,
+        puts: Mapping[bytes, bytes],
+        removes: Iterable[bytes] = (),
+        expect: Mapping[bytes, int | None] | None = None,
+    ) -> dict[bytes, int]:
+        found = await self.store.write(cache, route, puts=puts, removes=removes, expect=expect)
+        if self.lose_answers:
+            self.lose_answers -= 1
+            raise VersionMismatch(key="head", expected=0, found=1)
+        return found
+
+
+def test_what_is_answered_is_known_wherever_it_is_asked_for(tmp_path: Path) -> None:
+    async def act(node: Node) -> None:
+        here, there = Schemas(node.inner), Schemas(node.inner)
+        assert await there.read() == Registry()
+        for number in range(1, 6):
+            writer, reader = (here, there) if number % 2 else (there, here)
+            assert (await writer.change(adding(f"s{number}", "a", record_name=f"R{number}")))["id"] == number
+            assert schema_by_id(await reader.read(), number)["subject"] == f"s{number}"
+        assert await writer.change(partial(delete_subject, subject="s1")) == [1]
+        assert (await reader.read()).subjects["s1"][1].is_deleted
+        assert await Schemas(node.inner).read() == await here.read() == await there.read()
+
+    with_node(tmp_path, act)
+
+
+def test_who_is_far_behind_reads_everything_and_who_is_near_what_changed(tmp_path: Path) -> None:
+    async def act(node: Node) -> None:
+        near, far = Disturbed(node.inner), Disturbed(node.inner)
+        here, behind = Schemas(near), Schemas(far)
+        await here.change(adding("first", "a"))
+        assert len((await behind.read()).subjects) == 1
+        for number in range(RECENT_MAX):
+            await here.change(partial(set_level, subject=f"s{number}", level="NONE"))
+        assert await behind.read() == await here.read()
+        assert (near.scans, far.scans) == (0, 0)
+        for number in range(RECENT_MAX + 1):
+            await here.change(partial(set_level, subject=f"s{number}", level="FULL"))
+        assert await behind.read() == await here.read()
+        assert (near.scans, far.scans) == (0, 1)
+
+    with_node(tmp_path, act)
+
+
+def test_changes_at_once_have_one_order_and_no_gaps(tmp_path: Path) -> None:
+    async def act(node: Node) -> None:
+        hands = [Schemas(Disturbed(node.inner)) for _ in range(4)]
+        calls = [hand.change(adding("s", "a", record_name=f"R{number}")) for number in range(4) for hand in hands]
+        await hands[0].change(partial(set_level, subject="s", level="NONE"))
+        answers = await asyncio.gather(*calls)
+        by_schema = {answer["schema"]: (answer["id"], answer["version"]) for answer in answers}
+        assert len(by_schema) == 4
+        assert all(by_schema[answer["schema"]] == (answer["id"], answer["version"]) for answer in answers), "the same schema has one id"
+        assert sorted(by_schema.values()) == [(1, 1), (2, 2), (3, 3), (4, 4)]
+        registry = await hands[1].read()
+        assert list(registry.subjects["s"]) == [1, 2, 3, 4]
+
+    with_node(tmp_path, act)
+
+
+def test_a_change_whose_answer_was_lost_is_not_made_again(tmp_path: Path) -> None:
+    async def act(node: Node) -> None:
+        store = Disturbed(node.inner)
+        schemas = Schemas(store)
+        await schemas.change(adding("s", "a"))
+        store.lose_answers = 1
+        assert await schemas.change(partial(delete_subject, subject="s")) == [1]
+        with pytest.raises(Refusal):
+            await schemas.change(partial(delete_subject, subject="s"))
+        revision = (await schemas.read()).head.revision
+        store.lose_answers = 1
+        assert (await schemas.change(adding("s", "b")))["version"] == 2
+        assert (await schemas.read()).head.revision == revision + 1
+
+    with_node(tmp_path, act)
+
+
+def test_a_refusal_writes_nothing(tmp_path: Path) -> None:
+    async def act(node: Node) -> None:
+        schemas = Schemas(node.inner)
+        with pytest.raises(Refusal):
+            await schemas.change(partial(delete_subject, subject="s"))
+        assert await node.inner.scan(SCHEMAS, b"registry\0") == []
+
+    with_node(tmp_path, act)
+
+
+def test_without_a_primary_nothing_is_answered_from_a_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def act(node: Node) -> None:
+        await node.schemas.change(adding("s", "a"))
+        monkeypatch.setattr(type(node.inner).entry, "__kwdefaults__", {"deadline_ms": 50})
+        node.replicas.serving[:] = False
+        node.replicas.shortage.mark()
+        with pytest.raises(NotPrimary):
+            await node.schemas.read()
+        assert "s" in node.schemas.copy.subjects
+        node.replicas.serving[:] = True
+        node.replicas.shortage.mark()
+        assert "s" in (await node.schemas.read()).subjects
+
+    with_node(tmp_path, act)
+
+
+def test_a_registry_outlives_its_node(tmp_path: Path) -> None:
+    async def write(node: Node) -> Registry:
+        await node.schemas.change(adding("s", "a"))
+        await node.schemas.change(partial(set_level, subject="", level="FULL"))
+        return node.schemas.copy
+
+    async def read(node: Node) -> Registry:
+        return await node.schemas.read()
+
+    before = with_node(tmp_path, write, storage="rocksdb")
+    assert with_node(tmp_path, read, storage="rocksdb") == before

@@ -218,7 +218,9 @@ async def _serve_until(
         session=SessionOptions(frame_bytes_max=frame_bytes_max),
     )
     server = Server(dispatcher(node, TABLE), options, is_member=is_of_member, operators=OPERATORS)
-    http = HttpServer(Probes(ready=node.why_not_ready, metrics=lambda: metrics_page(node, (server, http), render)), pages)
+    http = HttpServer(
+        Probes(ready=node.why_not_ready, metrics=lambda: metrics_page(node, (server, http), render)), pages, registry=started.node.schemas
+    )
     error: EventLogError | None = None
     try:
         await _listen(config, bound, server, http)

@@ -1,4 +1,4 @@
-"""The HTTP server: `/health/live`, `/health/ready`, `/metrics`; `GET /` answers `{}`."""
+"""The HTTP server: `/health/live`, `/health/ready`, `/metrics`; `GET /` answers `{}`. And the paths of a schema registry."""
 
 import asyncio
 import logging
@@ -10,6 +10,8 @@ from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
 from eventlog.errors import BadConfig
+from eventlog.http.registry import Registrar, answer, is_registry_path
+from eventlog.limits import KIB, SCHEMA_BYTES_MAX
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +25,8 @@ class Probes:
 STOP_S = 0.5  # is what requests get to end in when the node stops
 IDLE_S = 75.0  # after which a connection without a request is closed
 METHODS = ("GET", "HEAD")
+BODY_S = 10.0  # is what a client gets to send a body in
+BODY_BYTES_MAX = 6 * SCHEMA_BYTES_MAX + 64 * KIB  # a schema as JSON escapes it at worst, and its references
 CONNECTIONS_MAX = 64  # another one has the oldest closed, so that probes get through whoever keeps connections
 
 log = logging.getLogger("eventlog.http")
@@ -32,9 +36,10 @@ log.addFilter(lambda record: not (record.exc_info and isinstance(record.exc_info
 class HttpServer:
     """Serves the pages on a bound socket between `start` and `stop`."""
 
-    def __init__(self, probes: Probes, bound: socket.socket, *, idle_s: float = IDLE_S) -> None:
+    def __init__(self, probes: Probes, bound: socket.socket, *, idle_s: float = IDLE_S, registry: Registrar | None = None) -> None:
         self._idle_s = idle_s
         self._probes = probes
+        self._registry = registry
         self._bound = bound
         self._pages = {"/": self._root, "/health/live": self._live, "/health/ready": self._ready, "/metrics": self._metrics}
         self._runner: web.ServerRunner | None = None
@@ -87,12 +92,34 @@ class HttpServer:
         self._bound.close()
 
     async def _answer(self, request: web.BaseRequest) -> web.Response:
+        if self._registry is not None and is_registry_path(request.path):
+            return await self._of_registry(self._registry, request)
         page = self._pages.get(request.path)
         if page is None:
             return web.Response(status=404, text="404: Not Found")
         if request.method not in METHODS:
             return web.Response(status=405, text="405: Method Not Allowed", headers={"Allow": ",".join(METHODS)})
         return page()
+
+    async def _of_registry(self, registry: Registrar, request: web.BaseRequest) -> web.Response:
+        body = bytearray()
+        try:
+            async with asyncio.timeout(BODY_S):
+                async for piece in request.content.iter_any():
+                    body += piece
+                    if len(body) > BODY_BYTES_MAX:
+                        return _ended(web.json_response({"error_code": 413, "message": "The body is too large"}, status=413))
+        except TimeoutError:
+            return _ended(web.json_response({"error_code": 408, "message": "The body did not come"}, status=408))
+        found = await answer(
+            registry,
+            method=request.method,
+            path=request.rel_url.raw_path,
+            query=request.rel_url.raw_query_string,
+            content_type=request.headers.get("Content-Type", ""),
+            body=bytes(body),
+        )
+        return web.Response(status=found.status, headers=found.headers, body=found.body)
 
     def _root(self) -> web.Response:
         return web.json_response({})
@@ -106,3 +133,9 @@ class HttpServer:
 
     def _metrics(self) -> web.Response:
         return web.Response(body=self._probes.metrics().encode(), headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"})
+
+
+def _ended(response: web.Response) -> web.Response:
+    """Return an answer after which the connection is closed: the rest of the body would be taken for a request."""
+    response.force_close()
+    return response

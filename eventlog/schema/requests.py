@@ -10,7 +10,7 @@ removed for good only when that one is.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 
@@ -105,7 +105,7 @@ class Given(msgspec.Struct, frozen=True, kw_only=True):
         found = (self.schema_type or "AVRO").upper()
         if found not in TYPES:
             raise Refusal(INVALID_SCHEMA, f"Invalid schema type {found[:100]}")
-        return cast("SchemaType", found)
+        return found
 
 
 _read_given = msgspec.json.Decoder(Given).decode

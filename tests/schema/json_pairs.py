@@ -1,6 +1,7 @@
 """Pairs of JSON Schemas that are alike, and values of one, for a validator that judges what is said of them."""
 
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
 from hypothesis import strategies as st
@@ -131,23 +132,32 @@ class JsonPairs:
 pairs = st.composite(lambda draw: JsonPairs(draw).pair())()
 
 
+VALUES_MAX = 60  # of a part of a schema
+
+
 def likely(schema: Any, depth: int = 0) -> Iterator[Any]:
     """Yield values that may be of a schema: what a keyword speaks of is in one of them."""
+    yield from _likely(schema, depth)
     yield from SCALARS
+
+
+def _likely(schema: Any, depth: int) -> Iterator[Any]:
     if not isinstance(schema, dict) or depth > DEPTH_MAX:
         return
+    yield from schema.get("enum", ())
     for word in ("anyOf", "allOf", "oneOf"):
         for inner in schema.get(word, ()):
-            yield from list(likely(inner, depth + 1))[:40]
-    yield from schema.get("enum", ())
-    for names in ((), NAMES[:1], NAMES[:2], NAMES):
-        yield dict.fromkeys(names, 0)
-        columns = {name: list(likely(schema.get("properties", {}).get(name, {"items": {}}), depth + 1)) for name in names}
-        for index in range(max([0, *map(len, columns.values())])):
-            yield {name: column[min(index, len(column) - 1)] for name, column in columns.items()}
+            yield from some(inner, depth)
+    properties = schema.get("properties", {})
+    columns = {name: some(properties.get(name, schema.get("additionalProperties")), depth) for name in NAMES}
+    for names in ((), NAMES[:1], NAMES[1:2], NAMES[:2], NAMES):
+        for index in range(max([1, *(len(columns[name]) for name in names)])):
+            yield {name: columns[name][min(index, len(columns[name]) - 1)] for name in names}
     items = schema.get("items", {})
-    inner = list(likely(items[0] if isinstance(items, list) and items else items, depth + 1))
-    for one in inner:
-        yield [one]
-        yield [one, 1]
-        yield [one, one, "a"]
+    for first in some(items[0] if isinstance(items, list) and items else items, depth):
+        yield from ([first], [first, 1], [first, first, "a"])
+    yield []
+
+
+def some(schema: Any, depth: int) -> list[Any]:
+    return list(islice(likely(schema, depth + 1), VALUES_MAX))

@@ -141,10 +141,10 @@ def test_the_place_is_named():
     assert why(fixed(3), fixed(4)) == "value: F has 4 bytes, and had 3"
 
 
-def chain(length: int, last: object) -> list[object]:
-    """Return a union of records each of which has the one before it as a field: as deep through names as it is long."""
+def chain(length: int, last: object) -> dict[str, object]:
+    """Return a record of records each of which has the one before it as a field: as deep through names as it is long."""
     records = [record(field("a", f"R{number - 1}" if number else last), name=f"R{number}") for number in range(length)]
-    return ["null", *records]
+    return record(*(field(f"f{number}", one) for number, one in enumerate(records)), name="Top")
 
 
 def test_records_that_nest_through_names_cost_no_stack():

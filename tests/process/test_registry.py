@@ -6,6 +6,8 @@ import threading
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Self
 
@@ -37,8 +39,11 @@ def ask(node: NodeProcess, method: str, path: str, data: bytes | None = None) ->
         return json.load(answer)
 
 
-def client(node: NodeProcess) -> SchemaRegistryClient:
-    return SchemaRegistryClient({"url": f"http://{node.http}"})
+@pytest.fixture
+def client(node: NodeProcess) -> Iterator[Callable[[], SchemaRegistryClient]]:
+    """Makes clients, each of which knows nothing yet."""
+    with ExitStack() as stack:
+        yield lambda: stack.enter_context(SchemaRegistryClient({"url": f"http://{node.http}"}))
 
 
 # ---------------------------------------------------------------- three nodes
@@ -140,31 +145,31 @@ ORDER = record("total", optional=("tax",), name="Order")
 WIDER = record("total", optional=("tax", "discount"), name="Order")
 
 
-def test_avro_is_written_and_read_by_confluents_serializers(node: NodeProcess):
-    registry = client(node)
+def test_avro_is_written_and_read_by_confluents_serializers(client: Callable[[], SchemaRegistryClient]):
+    registry = client()
     written = AvroSerializer(registry, json.dumps(ORDER))({"total": 5, "tax": 1}, VALUE)
-    assert AvroDeserializer(client(node))(written, VALUE) == {"total": 5, "tax": 1}
+    assert AvroDeserializer(client())(written, VALUE) == {"total": 5, "tax": 1}
     registry.register_schema("orders-value", Schema(json.dumps(WIDER), "AVRO"))
-    latest = AvroSerializer(client(node), conf={"auto.register.schemas": False, "use.latest.version": True})
+    latest = AvroSerializer(client(), conf={"auto.register.schemas": False, "use.latest.version": True})
     again = latest({"total": 6, "tax": 0, "discount": 2}, VALUE)
-    assert AvroDeserializer(client(node))(again, VALUE) == {"total": 6, "tax": 0, "discount": 2}
-    assert AvroDeserializer(client(node), json.dumps(WIDER))(written, VALUE) == {"total": 5, "tax": 1, "discount": 0}
+    assert AvroDeserializer(client())(again, VALUE) == {"total": 6, "tax": 0, "discount": 2}
+    assert AvroDeserializer(client(), json.dumps(WIDER))(written, VALUE) == {"total": 5, "tax": 1, "discount": 0}
     with pytest.raises(SchemaRegistryError) as refused:
         registry.register_schema("orders-value", Schema(json.dumps(record("total", "other", name="Order")), "AVRO"))
     assert refused.value.http_status_code == 409
 
 
-def test_json_is_written_and_read_by_confluents_serializers(node: NodeProcess):
+def test_json_is_written_and_read_by_confluents_serializers(client: Callable[[], SchemaRegistryClient]):
     schema = json.dumps({"title": "Point", "type": "object", "properties": {"x": {"type": "integer"}}, "required": ["x"]})
     where = SerializationContext("points", MessageField.VALUE)
-    written = JSONSerializer(schema, client(node))({"x": 5}, where)
-    assert JSONDeserializer(schema, schema_registry_client=client(node))(written, where) == {"x": 5}
-    latest = JSONSerializer(None, client(node), conf={"auto.register.schemas": False, "use.latest.version": True})
-    assert JSONDeserializer(None, schema_registry_client=client(node))(latest({"x": 6}, where), where) == {"x": 6}
+    written = JSONSerializer(schema, client())({"x": 5}, where)
+    assert JSONDeserializer(schema, schema_registry_client=client())(written, where) == {"x": 5}
+    latest = JSONSerializer(None, client(), conf={"auto.register.schemas": False, "use.latest.version": True})
+    assert JSONDeserializer(None, schema_registry_client=client())(latest({"x": 6}, where), where) == {"x": 6}
 
 
-def test_confluents_client_looks_after_subjects(node: NodeProcess):
-    registry = client(node)
+def test_confluents_client_looks_after_subjects(client: Callable[[], SchemaRegistryClient]):
+    registry = client()
     schema = Schema(json.dumps(record("a", name="Looked")), "AVRO")
     registered = registry.register_schema_full_response("looked-value", schema)
     assert registry.lookup_schema("looked-value", schema).version == 1

@@ -24,7 +24,7 @@ _LEVELS = ("NONE", "BACKWARD", "BACKWARD_TRANSITIVE", "FORWARD", "FORWARD_TRANSI
 _MODES = ("READWRITE", "READONLY", "IMPORT")
 
 SUBJECT = click.argument("subject", metavar="SUBJECT")
-FILE = click.argument("file", metavar="FILE", type=click.Path(exists=True, dir_okay=False, allow_dash=True))
+FILE = click.argument("file", metavar="FILE")
 TYPE = click.option(
     "--type",
     "type",
@@ -100,7 +100,7 @@ def get(subject: str | None, *, version: str, schema_id: int | None, registry: s
     if settings().is_json:
         print_row(found)
     else:
-        stdout().write(found["schema"].encode() + b"\n")
+        stdout().write(found["schema"].rstrip("\n").encode() + b"\n")
 
 
 @command.command("check")

@@ -33,7 +33,7 @@ def bounded(node: Node, servers: Sequence[HasFigures]) -> Iterator[Row]:
         yield (name, *row)
     for name, row in (node.near.figures() | node.coordinators.figures()).items():
         yield (name, *row)
-    for server in servers:
+    for server in (*servers, node.schemas):
         for name, row in server.figures().items():
             yield (name, *row)
     for name, (used, limit) in node.store.figures().items():

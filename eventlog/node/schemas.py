@@ -18,6 +18,7 @@ import msgspec
 from eventlog.batch.entries import Entry
 from eventlog.control.caches import INTERNAL_PREFIX
 from eventlog.errors import NotPrimary, VersionMismatch
+from eventlog.limits import SCHEMA_TEXTS_BYTES_MAX, SCHEMAS_MAX
 from eventlog.schema.registry import ROUTE, Head, Registry, encoded
 from eventlog.schema.requests import Decided
 
@@ -56,6 +57,7 @@ class Schemas:
         self._store = store
         self._registry = Registry()
         self._version = 0
+        self._peaks = (0, 0)
         self._deciding = asyncio.Semaphore(1)  # a large schema takes a thread, and the interpreter, for hundreds of milliseconds
 
     @property
@@ -147,6 +149,14 @@ class Schemas:
         """Keep a copy, unless a newer one was read meanwhile."""
         if version > self._version:
             self._registry, self._version = registry, version
+            self._peaks = max(self._peaks[0], registry.versions_count), max(self._peaks[1], registry.texts_bytes)
+
+    def figures(self) -> dict[str, tuple[int, int, int]]:
+        """Return used, limit and peak of what is bounded here, as of the copy."""
+        return {
+            "schema_versions": (self._registry.versions_count, SCHEMAS_MAX, self._peaks[0]),
+            "schema_texts_bytes": (self._registry.texts_bytes, SCHEMA_TEXTS_BYTES_MAX, self._peaks[1]),
+        }
 
 
 async def _folded(registry: Registry, records: Mapping[str, bytes | None]) -> Registry:

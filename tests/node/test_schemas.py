@@ -9,6 +9,7 @@ import pytest
 
 from eventlog.batch.entries import Entry
 from eventlog.errors import NotPrimary, VersionMismatch
+from eventlog.limits import SCHEMA_TEXTS_BYTES_MAX, SCHEMAS_MAX
 from eventlog.node.node import Node
 from eventlog.node.schemas import SCHEMAS, RouteStore, Schemas
 from eventlog.schema.registry import RECENT_MAX, Registry
@@ -144,6 +145,18 @@ def test_without_a_primary_nothing_is_answered_from_a_copy(tmp_path: Path, monke
         node.replicas.serving[:] = True
         node.replicas.shortage.mark()
         assert "s" in (await node.schemas.read()).subjects
+
+    with_node(tmp_path, act)
+
+
+def test_what_is_bounded_is_counted(tmp_path: Path) -> None:
+    async def act(node: Node) -> None:
+        await node.schemas.change(adding("s", "a"))
+        (versions, _, _), (size, _, _) = node.schemas.figures().values()
+        assert (versions, size) == (1, len(offered(record("a")).schema))
+        await node.schemas.change(partial(delete_subject, subject="s"))
+        await node.schemas.change(partial(delete_subject, subject="s", permanent=True))
+        assert node.schemas.figures() == {"schema_versions": (0, SCHEMAS_MAX, 1), "schema_texts_bytes": (0, SCHEMA_TEXTS_BYTES_MAX, size)}
 
     with_node(tmp_path, act)
 

@@ -102,22 +102,19 @@ class HttpServer:
         return page()
 
     async def _of_registry(self, registry: Registrar, request: web.BaseRequest) -> web.Response:
-        body = bytearray()
         try:
-            async with asyncio.timeout(BODY_S):
-                async for piece in request.content.iter_any():
-                    body += piece
-                    if len(body) > BODY_BYTES_MAX:
-                        return _ended(web.json_response({"error_code": 413, "message": "The body is too large"}, status=413))
+            body = await _body_of(request) if request.can_read_body else b""
         except TimeoutError:
             return _ended(web.json_response({"error_code": 408, "message": "The body did not come"}, status=408))
+        if body is None:
+            return _ended(web.json_response({"error_code": 413, "message": "The body is too large"}, status=413))
         found = await answer(
             registry,
             method=request.method,
             path=request.rel_url.raw_path,
             query=request.rel_url.raw_query_string,
             content_type=request.headers.get("Content-Type", ""),
-            body=bytes(body),
+            body=body,
         )
         return web.Response(status=found.status, headers=found.headers, body=found.body)
 
@@ -133,6 +130,17 @@ class HttpServer:
 
     def _metrics(self) -> web.Response:
         return web.Response(body=self._probes.metrics().encode(), headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"})
+
+
+async def _body_of(request: web.BaseRequest) -> bytes | None:
+    """Return the body, None where it is too large."""
+    body = bytearray()
+    async with asyncio.timeout(BODY_S):
+        async for piece in request.content.iter_any():
+            body += piece
+            if len(body) > BODY_BYTES_MAX:
+                return None
+    return bytes(body)
 
 
 def _ended(response: web.Response) -> web.Response:

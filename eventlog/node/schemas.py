@@ -5,7 +5,8 @@ any node decides a request on the registry that it has, and writes the records o
 that does not hold, another change came first, and the request is decided again.
 
 What is answered is never older than what was answered before, at any node: before a question the head is read from its primary, and if
-it moved, what was written since is read too. The head says which keys those are.
+it moved, what was written since is read too. The head says which keys those are. The primary of the head sees without reading it whether
+anything was committed to its segment.
 """
 
 import asyncio
@@ -35,6 +36,10 @@ class RouteStore(Protocol):
 
     def segment(self, key: bytes) -> int: ...
 
+    def mark(self, route: bytes) -> tuple[int, int] | None: ...
+
+    async def stands(self, route: bytes, mark: tuple[int, int]) -> bool: ...
+
     async def entry(self, cache: str, key: bytes) -> Entry | None: ...
 
     async def scan(self, cache: str, prefix: bytes) -> list[tuple[bytes, Entry]]: ...
@@ -57,6 +62,7 @@ class Schemas:
         self._store = store
         self._registry = Registry()
         self._version = 0
+        self._mark: tuple[int, int] | None = None  # of the store, when the copy was as new as it
         self._peaks = (0, 0)
         self._deciding = asyncio.Semaphore(1)  # a large schema takes a thread, and the interpreter, for hundreds of milliseconds
 
@@ -113,11 +119,17 @@ class Schemas:
             return await asyncio.to_thread(decide, registry)
 
     async def _current(self) -> tuple[Registry, int]:
+        registry, version = self._registry, self._version
+        if self._mark is not None and await self._store.stands(ROUTE, self._mark):
+            return registry, version  # reading the head may take a thread, which costs more than all the rest
+        mark = self._store.mark(ROUTE)
         found = await self._store.entry(SCHEMAS, _HEAD)
         if found is None:
             return Registry(), 0
         if found.version > self._version:
             await self._catch_up(found)
+        if found.version == self._version and mark == self._store.mark(ROUTE):
+            self._mark = mark
         return self._registry, self._version
 
     async def _catch_up(self, found: Entry) -> None:

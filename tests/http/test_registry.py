@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,24 +11,7 @@ from hypothesis import strategies as st
 from eventlog.errors import CorruptData, NotPrimary
 from eventlog.http.registry import CONTENT_TYPE, PAGES, TAKEN, Answered, answer, is_registry_path
 from eventlog.schema.registry import Registry
-from eventlog.schema.requests import Decided
-from tests.schema.registries import Kept, body, record
-
-
-class Alone:
-    """A registry of this process alone."""
-
-    def __init__(self) -> None:
-        self.kept = Kept()
-
-    async def read(self) -> Registry:
-        return self.kept.registry
-
-    async def change(self, decide: Callable[[Registry], Decided]) -> Any:
-        return self.kept.do(decide)
-
-    async def judge(self, decide: Callable[[Registry], Any], registry: Registry) -> Any:
-        return decide(registry)
+from tests.schema.registries import Alone, body, record
 
 
 class Failing(Alone):

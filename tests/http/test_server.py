@@ -7,6 +7,7 @@ import pytest
 from eventlog.http.server import CONNECTIONS_MAX, STOP_S, HttpServer, Probes
 from eventlog.transport.server import bind
 from tests.loops import WITHIN_S
+from tests.schema.registries import Alone, body, record
 
 
 @pytest.mark.parametrize("request_", [b"GET / HTTP/1.1\r\nHost: a\r\n", b"GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n"])
@@ -107,3 +108,52 @@ def test_whoever_keeps_connections_open_keeps_no_probe_out() -> None:
         await server.stop()
 
     asyncio.run(main())
+
+
+async def told(server: HttpServer, request: bytes) -> bytes:
+    """Return all that is answered to a request until the connection ends."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", await server.start())
+    try:
+        writer.write(request)
+        async with asyncio.timeout(WITHIN_S):
+            return await reader.read()
+    finally:
+        writer.close()
+        await server.stop()
+
+
+POST = b"POST /subjects/s/versions HTTP/1.1\r\nHost: a\r\n"
+
+
+def test_a_schema_comes_through_the_server() -> None:
+    registry = Alone()
+    data = body(record("a"))
+    sent = POST + b"Connection: close\r\nContent-Length: %d\r\n\r\n" % len(data) + data
+    found = asyncio.run(told(HttpServer(Probes(ready=str, metrics=str), bind("127.0.0.1", 0), registry=registry), sent))
+    assert found.startswith(b"HTTP/1.1 200 ")
+    assert b"application/vnd.schemaregistry.v1+json" in found
+    assert list(registry.kept.registry.subjects) == ["s"]
+
+
+@pytest.mark.parametrize(
+    ("sent", "status"),
+    [
+        (POST + b"Content-Length: 100\r\n\r\n" + b"x" * 100, b"413"),
+        (POST + b"Transfer-Encoding: chunked\r\n\r\n" + b"40\r\n" + b"x" * 64 + b"\r\n", b"413"),
+        (POST + b"Content-Length: 9\r\n\r\nx", b"408"),
+        (POST + b"Transfer-Encoding: chunked\r\n\r\n", b"408"),
+    ],
+)
+def test_a_body_is_bounded_in_size_and_time(sent: bytes, status: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server_module, "BODY_BYTES_MAX", 63)
+    monkeypatch.setattr(server_module, "BODY_S", 0.05)
+    registry = Alone()
+    found = asyncio.run(told(HttpServer(Probes(ready=str, metrics=str), bind("127.0.0.1", 0), registry=registry), sent))
+    assert found.split()[1] == status
+    assert found.count(b"HTTP/1.1") == 1, "what follows is no request"
+    assert not registry.kept.registry.subjects
+
+
+def test_without_a_registry_its_paths_are_none() -> None:
+    found = asyncio.run(told(HttpServer(Probes(ready=str, metrics=str), bind("127.0.0.1", 0)), b"GET /subjects HTTP/1.0\r\n\r\n"))
+    assert b" 404 " in found.splitlines()[0]

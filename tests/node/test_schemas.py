@@ -29,11 +29,19 @@ class Disturbed:
         self.store = store
         self.lose_answers = 0
         self.scans = 0
+        self.entries = 0
 
     def segment(self, key: bytes) -> int:
         return self.store.segment(key)
 
+    def mark(self, route: bytes) -> tuple[int, int] | None:
+        return self.store.mark(route)
+
+    async def stands(self, route: bytes, mark: tuple[int, int]) -> bool:
+        return await self.store.stands(route, mark)
+
     async def entry(self, cache: str, key: bytes) -> Entry | None:
+        self.entries += 1
         await asyncio.sleep(0)
         return await self.store.entry(cache, key)
 
@@ -86,6 +94,26 @@ def test_who_is_far_behind_reads_everything_and_who_is_near_what_changed(tmp_pat
             await here.change(partial(set_level, subject=f"s{number}", level="FULL"))
         assert await behind.read() == await here.read()
         assert (near.scans, far.scans) == (0, 1)
+
+    with_node(tmp_path, act)
+
+
+def test_the_primary_reads_the_head_when_something_was_committed_beside_it(tmp_path: Path) -> None:
+    async def act(node: Node) -> None:
+        store = Disturbed(node.inner)
+        schemas = Schemas(store)
+        await schemas.change(adding("s", "a"))
+        await schemas.read()
+        before = store.entries
+        for _ in range(5):
+            await schemas.read()
+        assert store.entries == before
+        await Schemas(node.inner).change(adding("t", "b"))
+        assert set((await schemas.read()).subjects) == {"s", "t"}
+        before = store.entries
+        await node.inner.write(SCHEMAS, b"registry", puts={b"registry\0other": b"1"})
+        await schemas.read()
+        assert store.entries == before + 1
 
     with_node(tmp_path, act)
 

@@ -44,3 +44,19 @@ class Kept:
                     self.entries[key] = value
             self.registry = self.registry.folded(stored)
         return decided.answer
+
+
+class Alone:
+    """A registry of this process alone."""
+
+    def __init__(self) -> None:
+        self.kept = Kept()
+
+    async def read(self) -> Registry:
+        return self.kept.registry
+
+    async def change(self, decide: Callable[[Registry], Decided]) -> Any:
+        return self.kept.do(decide)
+
+    async def judge(self, decide: Callable[[Registry], Any], registry: Registry) -> Any:
+        return decide(registry)

@@ -91,6 +91,24 @@ class Inner:
         segment = self.segment(route)
         return int(self._node.core.epochs[segment]) if self._node.forwarding.leads(segment) else 0
 
+    def mark(self, route: bytes) -> tuple[int, int] | None:
+        """Return what changes with every commit to the segment of a route, None where this node does not lead it.
+
+        A commit is one step on the loop: as long as the mark is the same, so are the entries.
+        """
+        term = self.term(route)
+        return (term, int(self._node.core.watermark[self.segment(route)])) if term else None
+
+    async def stands(self, route: bytes, mark: tuple[int, int]) -> bool:
+        """Return whether a mark is that of the route now, and this node confirmed as its primary since this was called."""
+        if self.mark(route) != mark:
+            return False
+        try:
+            await self._check_fresh(self.segment(route))
+        except Unavailable:
+            return False
+        return True
+
     async def ask(self, route: bytes, message: Message, *, deadline_ms: int = DEADLINE_MS_DEFAULT) -> Reply:
         """Return what the primary of a route answers; while there is none that answers, ask again. Not for a route that is led here.
 

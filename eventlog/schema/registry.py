@@ -151,6 +151,7 @@ class _Folding:
         self._registry = registry
         self._changed: dict[str, Any] = {}
         self._touched: set[str] = set()
+        self._marks: dict[tuple[str, Any], set[Any]] = {}
 
     def _own(self, name: str) -> dict[Any, Any]:
         """Return a mapping of the registry to change."""
@@ -198,7 +199,14 @@ class _Folding:
 
     def _refer(self, schema: Schema, *, is_gone: bool) -> None:
         for one in schema.references:
-            _mark(self._own("referring"), (one.subject, one.version), schema.id, is_gone=is_gone)
+            self._mark("referring", (one.subject, one.version), schema.id, is_gone=is_gone)
+
+    def _mark(self, name: str, key: Any, value: Any, *, is_gone: bool) -> None:
+        """Add to one of the sets of a mapping, or take from it; they are frozen at the end, for a schema may have thousands of users."""
+        marked = self._marks.get((name, key))
+        if marked is None:
+            marked = self._marks[name, key] = set(getattr(self._registry, name).get(key, ()))
+        (marked.discard if is_gone else marked.add)(value)
 
     def _version(self, subject: str, number: int, found: Any) -> None:
         subjects = self._own("subjects")
@@ -208,14 +216,16 @@ class _Folding:
         versions = subjects[subject]
         old = versions.pop(number, None)
         if old is not None:
-            _mark(self._own("users"), old.id, (subject, number), is_gone=True)
+            self._mark("users", old.id, (subject, number), is_gone=True)
         if found is not None:
             versions[number] = Version(id=int(found["id"]), is_deleted=bool(found["deleted"]))
-            _mark(self._own("users"), versions[number].id, (subject, number), is_gone=False)
+            self._mark("users", versions[number].id, (subject, number), is_gone=False)
         count = self._changed.get("versions_count", self._registry.versions_count)
         self._changed["versions_count"] = count + (found is not None) - (old is not None)
 
     def result(self) -> Registry:
+        for (name, key), marked in self._marks.items():
+            _put(self._own(name), key, frozenset(marked) or None)
         for subject in self._touched:
             versions = self._own("subjects").pop(subject)
             if versions:
@@ -237,11 +247,6 @@ def _put(mapping: dict[Any, Any], key: Any, value: Any) -> None:
         mapping.pop(key, None)
     else:
         mapping[key] = value
-
-
-def _mark(mapping: dict[Any, frozenset[Any]], key: Any, value: Any, *, is_gone: bool) -> None:
-    marked = mapping.get(key, frozenset()) - {value} if is_gone else mapping.get(key, frozenset()) | {value}
-    _put(mapping, key, marked or None)
 
 
 # ---------------------------------------------------------------- records

@@ -251,8 +251,8 @@ def _description(schema: Schema, subject: str, number: int) -> dict[str, Any]:
 def schema_by_id(registry: Registry, id: int, *, subject: str = "", with_max: bool = False) -> dict[str, Any]:
     """Return a schema; where several versions have it, one of `subject` is named if there is one."""
     schema = _schema(registry, id)
-    users = registry.users[id]
-    name, number = max([one for one in users if one[0] == subject] or users)
+    numbers = [number for number, one in registry.subjects.get(subject, {}).items() if one.id == id]
+    name, number = (subject, numbers[-1]) if numbers else min(registry.users[id])
     found = _description(schema, name, number)
     return found | {"maxId": registry.head.next_id - 1} if with_max else found
 

@@ -37,6 +37,7 @@ CUT = (
     "read",
     "replication",
     "routing",
+    "schema",
     "segment",
     "state",
     "transport",

@@ -17,10 +17,10 @@ Everything else is judged incompatible unless the whole schema around it is the 
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from itertools import product
+from itertools import chain, product
 from math import inf
 from typing import Any
 
@@ -357,44 +357,43 @@ class _Bases:
     def _properties(self) -> str:
         names = dict.fromkeys(self._read.get("properties", ()))
         names |= dict.fromkeys(name for base in self._written.bases for name in base.tree.get("properties", ()))
-        patterns = sum(len(base.tree.get("patternProperties", ())) for base in (self._node, *self._written.bases))
+        count = sum(len(base.tree.get("patternProperties", ())) for base in (self._node, *self._written.bases))
         for name in names:
-            self._comparison.spend(1 + patterns)
-            for wanted in self._wanted(name):
-                for given in product(*(_given(base, name) for base in self._written.bases)):
-                    if why := self._comparison.why([one for one in given if one is not None], wanted, f"{self._at}/properties/{name}"):
-                        return why
+            self._comparison.spend(1 + count)
+            for wanted, patterns in self._wanted(name):
+                given = [_given(base, name, taken=patterns) for base in self._written.bases]
+                if why := self._all_of(given, wanted, f"{self._at}/properties/{name}"):
+                    return why
         return ""
 
-    def _wanted(self, name: str) -> Iterator[Node]:
-        """Yield what the reader's object may say of a property."""
+    def _wanted(self, name: str) -> Iterator[tuple[Node, dict[str, bool]]]:
+        """Yield what the reader's object may say of a property, and of which patterns it is taken for granted then whether they match."""
         named = self._read.get("properties", {})
+        patterns = self._read.get("patternProperties", {})
         if name in named:
-            yield self._node.below(named[name])
-        is_covered = name in named
-        for pattern, tree in self._read.get("patternProperties", {}).items():
-            found = _matches(pattern, name)
-            is_covered |= found is True
-            if found is not False:
-                yield self._node.below(tree)
+            yield self._node.below(named[name]), {}
+        for pattern, tree in patterns.items():
+            if _matches(pattern, name) is not False:
+                yield self._node.below(tree), {pattern: True}
+        is_covered = name in named or any(_matches(pattern, name) for pattern in patterns)
         if not is_covered and "additionalProperties" in self._read:
-            yield self._node.below(self._read["additionalProperties"])
+            yield self._node.below(self._read["additionalProperties"]), dict.fromkeys(patterns, False)
 
     def _other_properties(self) -> str:
         """Compare what is said of properties that neither side names."""
         patterns = self._read.get("patternProperties", {})
         for pattern, tree in patterns.items():
             given = [_of_pattern(base, pattern) for base in self._written.bases]
-            if why := self._of_others(given, self._node.below(tree), f"{self._at}/patternProperties/{pattern}"):
+            if why := self._all_of(given, self._node.below(tree), f"{self._at}/patternProperties/{pattern}"):
                 return why
         if "additionalProperties" not in self._read:
             return ""
         given = [_others(base, without=patterns) for base in self._written.bases]
-        return self._of_others(given, self._node.below(self._read["additionalProperties"]), f"{self._at}/additionalProperties")
+        return self._all_of(given, self._node.below(self._read["additionalProperties"]), f"{self._at}/additionalProperties")
 
-    def _of_others(self, given: Iterable[list[Node | None]], wanted: Node, at: str) -> str:
-        chosen = product(*given)
-        whys = (self._comparison.why([one for one in nodes if one is not None], wanted, at) for nodes in chosen)
+    def _all_of(self, given: Iterable[list[list[Node]]], wanted: Node, at: str) -> str:
+        """Compare whichever may hold of what each of the writer's bases says."""
+        whys = (self._comparison.why(chain.from_iterable(chosen), wanted, at) for chosen in product(*given))
         return next(filter(None, whys), "")
 
     def _dependent(self, required: set[str]) -> str:
@@ -507,31 +506,25 @@ def _is_closed(tree: dict[str, Any]) -> bool:
     return tree.get("additionalProperties") is False and not tree.get("patternProperties")
 
 
-def _given(base: Node, name: str) -> list[Node | None]:
-    """Return what the writer's object says of a property, or each thing that it may say, None for nothing."""
+def _given(base: Node, name: str, *, taken: Mapping[str, bool]) -> list[list[Node]]:
+    """Return what the writer's object says of a property, or each of what it may say. Whether patterns in `taken` match is known."""
     tree = base.tree
-    if name in tree.get("properties", {}):
-        return [base.below(tree["properties"][name])]
-    patterns = tree.get("patternProperties", {})
-    matching = [base.below(inner) for pattern, inner in patterns.items() if _matches(pattern, name)]
-    if matching:
-        return [matching[0]]
-    perhaps: list[Node | None] = [base.below(inner) for pattern, inner in patterns.items() if _matches(pattern, name) is None]
-    return [*perhaps, base.below(tree["additionalProperties"]) if "additionalProperties" in tree else None]
+    matching = {pattern: taken.get(pattern, _matches(pattern, name)) for pattern in tree.get("patternProperties", ())}
+    certain = [base.below(tree["properties"][name])] if name in tree.get("properties", {}) else []
+    certain += [base.below(tree["patternProperties"][pattern]) for pattern, found in matching.items() if found]
+    return [certain] if certain else _others(base, without=[pattern for pattern, found in matching.items() if found is False])
 
 
-def _others(base: Node, *, without: Iterable[str] = ()) -> list[Node | None]:
-    """Return what the writer's object may say of properties that it does not name: what stands under a pattern, or for all others."""
+def _others(base: Node, *, without: Container[str] = ()) -> list[list[Node]]:
+    """Return what the writer's object may say of a property that it does not name: what stands under a pattern, or for all others."""
     tree = base.tree
-    perhaps: list[Node | None] = [
-        base.below(inner) for pattern, inner in tree.get("patternProperties", {}).items() if pattern not in without
-    ]
-    return [*perhaps, base.below(tree["additionalProperties"]) if "additionalProperties" in tree else None]
+    perhaps = [[base.below(inner)] for pattern, inner in tree.get("patternProperties", {}).items() if pattern not in without]
+    return [*perhaps, [base.below(tree["additionalProperties"])] if "additionalProperties" in tree else []]
 
 
-def _of_pattern(base: Node, pattern: str) -> list[Node | None]:
+def _of_pattern(base: Node, pattern: str) -> list[list[Node]]:
     patterns = base.tree.get("patternProperties", {})
-    return [base.below(patterns[pattern])] if pattern in patterns else _others(base)
+    return [[base.below(patterns[pattern])]] if pattern in patterns else _others(base)
 
 
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_- /:@#%&~=<>!,;'\"")

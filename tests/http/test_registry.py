@@ -153,6 +153,7 @@ CODES = {
     ("GET", "/associations/resources/-/topic?x=1", b""): (404, 404),
     ("GET", "/subjects/s/versions/1/more", b""): (404, 404),
     ("GET", "/other", b""): (404, 404),
+    ("GET", f"/subjects?{'&'.join(['a=1'] * 101)}", b""): (422, 422),
     ("DELETE", "/subjects", b""): (405, 405),
 }
 

@@ -10,6 +10,7 @@ import pytest
 from eventlog.batch.entries import Entry
 from eventlog.errors import NotPrimary, VersionMismatch
 from eventlog.limits import SCHEMA_TEXTS_BYTES_MAX, SCHEMAS_MAX
+from eventlog.node import schemas as schemas_module
 from eventlog.node.node import Node
 from eventlog.node.schemas import SCHEMAS, RouteStore, Schemas
 from eventlog.schema.registry import RECENT_MAX, Registry
@@ -147,6 +148,29 @@ def test_a_change_whose_answer_was_lost_is_not_made_again(tmp_path: Path) -> Non
         store.lose_answers = 1
         assert (await schemas.change(adding("s", "b")))["version"] == 2
         assert (await schemas.read()).head.revision == revision + 1
+
+    with_node(tmp_path, act)
+
+
+def test_who_is_never_first_gives_up_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(schemas_module, "TRIES_MAX", 1)
+
+    async def act(node: Node) -> None:
+        store = Disturbed(node.inner)
+        store.lose_answers = 1
+        with pytest.raises(NotPrimary):
+            await Schemas(store).change(adding("s", "a"))
+
+    with_node(tmp_path, act)
+
+
+def test_many_records_are_folded_beside_the_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(schemas_module, "FOLDED_ON_LOOP_MAX", 0)
+
+    async def act(node: Node) -> None:
+        await node.schemas.change(adding("s", "a"))
+        assert await Schemas(node.inner).read() == node.schemas.copy
+        assert "s" in node.schemas.copy.subjects
 
     with_node(tmp_path, act)
 

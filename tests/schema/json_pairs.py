@@ -23,6 +23,16 @@ class JsonPairs:
 
     def __init__(self, draw: Any) -> None:
         self._draw = draw
+        self._refers = False
+
+    def whole(self) -> tuple[Any, Any]:
+        """Return the two schemas, at times with a definition that they and it refer to."""
+        self._refers = self.chance(40)
+        writer, reader = self.pair()
+        if self._refers and isinstance(writer, dict) and isinstance(reader, dict):
+            old, new = self.pair()
+            return {**writer, "definitions": {"d": old}}, {**reader, "definitions": {"d": new}}
+        return (writer, reader) if not self._refers else ({}, {})
 
     def one_of(self, *choices: Any) -> Any:
         return self._draw(st.sampled_from(choices))
@@ -33,6 +43,8 @@ class JsonPairs:
     def pair(self, depth: int = 0) -> tuple[Any, Any]:
         if self.chance(5):
             return self.one_of(True, False, {}), self.one_of(True, False, {})
+        if self._refers and depth and self.chance(25):
+            return {"$ref": "#/definitions/d"}, {"$ref": "#/definitions/d"} if self.chance(80) else {}
         if self.chance(20) and depth < DEPTH_MAX:
             return self._combined(depth)
         kind = self.one_of(*(KINDS if depth < DEPTH_MAX else KINDS[:5]))
@@ -99,8 +111,8 @@ class JsonPairs:
         for side, index in ((writer, 0), (reader, 1)):
             if self.chance(60):
                 side["additionalProperties"] = self.one_of(False, False, True, more[index])
-            if self.chance(10):
-                side["patternProperties"] = {self.one_of("^x-", "a", "^[ab]$"): more[index]}
+            if self.chance(25):
+                side["patternProperties"] = {self.one_of("^x-", "a", "^[ab]$", "^[ab]$"): more[index]}
         writer |= {"required": self._draw(st.lists(st.sampled_from(NAMES), max_size=2, unique=True))} if self.chance(40) else {}
         reader |= {"required": self._draw(st.lists(st.sampled_from(NAMES), max_size=1))} if self.chance(30) else {}
         return self._both(
@@ -129,7 +141,7 @@ class JsonPairs:
         return (writer, pairs[0][1]) if self.chance(15) else (writer, reader)
 
 
-pairs = st.composite(lambda draw: JsonPairs(draw).pair())()
+pairs = st.composite(lambda draw: JsonPairs(draw).whole())()
 
 
 VALUES_MAX = 60  # of a part of a schema

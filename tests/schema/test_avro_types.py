@@ -161,6 +161,14 @@ def test_types_of_other_schemas_are_used_by_name_and_can_be_written_in():
         read(record(name="x.S"), inner)
 
 
+def test_schemas_that_nest_too_deep_in_each_other_cannot_be_written_in():
+    found = read(record(field("int"), name="R0"))
+    for number in range(1, SCHEMA_DEPTH_MAX):
+        found = read(record(field(f"R{number - 1}"), name=f"R{number}"), found)
+    with pytest.raises(InvalidArgument, match="levels deep"):
+        found.alone()
+
+
 def test_what_is_said_beside_a_type_is_kept():
     tree = {"type": "string", "items": 5, "avro.java.string": "String"}
     assert json.loads(read(tree).normal) == tree

@@ -1,13 +1,15 @@
 """Which JSON Schema takes all that another does: content models case by case, and a validator as the judge of random pairs."""
 
 import json
+from contextlib import suppress
 from typing import Any
 
 import pytest
-from hypothesis import event, given
+from hypothesis import assume, event, given
 from hypothesis import strategies as st
 from jsonschema import Draft7Validator
 
+from eventlog.errors import InvalidArgument
 from eventlog.limits import SCHEMA_STEPS_MAX
 from eventlog.schema.json_reading import why_json_not_read
 from eventlog.schema.json_types import read_json_schema
@@ -65,6 +67,12 @@ CASES: dict[str, tuple[object, object, bool, bool]] = {
         True,
         False,
     ),
+    "a lower draft 4 bound that is left out": (
+        {"$schema": "http://json-schema.org/draft-04/schema#", **NUMBER, "minimum": 5, "exclusiveMinimum": True},
+        {"$schema": "http://json-schema.org/draft-04/schema#", **NUMBER, "minimum": 5},
+        True,
+        False,
+    ),
     # texts
     "maxLength raised": ({**TEXT, "maxLength": 5}, {**TEXT, "maxLength": 6}, True, False),
     "minLength lowered": ({**TEXT, "minLength": 5}, {**TEXT, "minLength": 4}, True, False),
@@ -107,6 +115,17 @@ CASES: dict[str, tuple[object, object, bool, bool]] = {
     "a pattern that is not plain may match or not": (
         closed({"a": TEXT}), closed(patternProperties={"^[a]$": TEXT}), False, False,
     ),
+    "a pattern that all names match": (closed(A), closed(patternProperties={".*": TEXT}), True, False),
+    "a pattern that one name matches": (closed(A), closed(patternProperties={"^a$": TEXT}), True, False),
+    "a pattern that names end with": (closed({"ab": TEXT}), closed(patternProperties={"b$": TEXT}), True, False),
+    "a pattern that refuses what was open": (thing(A), thing(A, patternProperties={"^x-": TEXT}), False, True),
+    "a dependency widened": (thing(AB, dependencies={"a": ["b", "c"]}), thing(AB, dependencies={"a": ["b"]}), True, False),
+    "a dependent schema widened": (
+        thing(dependencies={"a": {"required": ["b", "c"]}}),
+        thing(dependencies={"a": {"required": ["b"]}}),
+        True,
+        False,
+    ),
     "a pattern more in a closed model": (closed(A), closed(A, patternProperties={"^x-": TEXT}), True, False),
     "a dependency removed": (thing(AB, dependencies={"a": ["b"]}), thing(AB), True, False),
     "a dependency on what is required": (thing(AB, required=["b"]), thing(AB, dependencies={"a": ["b"]}), True, False),
@@ -144,6 +163,8 @@ CASES: dict[str, tuple[object, object, bool, bool]] = {
     "a union beside a base": ({**thing(AB), "anyOf": [{"required": ["a"]}, {"required": ["b"]}]}, thing(AB), True, False),
     "not narrowed": ({"not": {"type": ["string", "null"]}}, {"not": NULL}, True, False),
     "not of another type": (TEXT, {"not": NULL}, True, False),
+    "not of other types": ({"anyOf": [TEXT, WHOLE]}, {"not": NULL}, True, False),
+    "not of one of the types": ({"anyOf": [TEXT, NULL]}, {"not": NULL}, False, False),
     # what is not covered
     "the same, uncovered": ({**TEXT, "contentFoo": 1}, {**TEXT, "contentFoo": 1}, True, True),
     "changed, uncovered": ({**TEXT, "nullable": True}, {**TEXT, "nullable": False}, False, False),
@@ -214,7 +235,10 @@ def test_a_pattern_of_somebodys_is_not_run():
 @given(pairs, st.lists(values, max_size=20))
 def test_what_is_called_compatible_is_by_a_validator(pair: tuple[Any, Any], more: list[Any]):
     writer, reader = pair
-    found = why(writer, reader)
+    try:
+        found = why(writer, reader)
+    except InvalidArgument:  # it refers to itself with nothing between
+        assume(False)
     event("compatible" if found == "" else "not compatible")
     if found == "":
         written = Draft7Validator(writer)
@@ -227,5 +251,7 @@ def test_what_is_called_compatible_is_by_a_validator(pair: tuple[Any, Any], more
 @given(pairs)
 def test_a_schema_reads_what_it_wrote(pair: tuple[Any, Any]):
     for schema in pair:
-        assert why(schema, schema) == ""
-        assert why({"title": "x", "allOf": [schema]}, {"title": "y", "allOf": [schema, True]}) == ""
+        named = {"title": "x", **schema} if isinstance(schema, dict) else {"allOf": [schema]}
+        with suppress(InvalidArgument):
+            assert why(schema, schema) == ""
+            assert why(schema, named) == "", "compared part by part"

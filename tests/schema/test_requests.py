@@ -434,6 +434,12 @@ def test_an_import_brings_its_own_ids_and_versions(kept: Kept):
     assert (found["id"], found["version"]) == (8, 4)
 
 
+def test_a_version_that_is_named_is_the_next_one(kept: Kept):
+    refused(42205, lambda: kept.do(register, "s", offered(A, version=2)))
+    assert kept.do(register, "s", offered(A, version=1))["version"] == 1
+    assert kept.do(register, "s", offered(AB, version=-1))["version"] == 2
+
+
 def test_nothing_is_imported_beside_what_is_there_unless_forced(kept: Kept):
     kept.do(register, "s", offered(A))
     refused(42205, lambda: kept.do(set_mode, "", "IMPORT"))

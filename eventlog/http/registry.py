@@ -106,7 +106,8 @@ async def answer(registrar: Registrar, *, method: str, path: str, query: str, co
         page, parts = _find(method, path)
         if method in {"POST", "PUT"} and content_type.partition(";")[0].strip().lower() not in TAKEN:
             raise Refusal(415, f"HTTP 415 Unsupported Media Type: send {CONTENT_TYPE}")
-        words = {name: values[-1] for name, values in parse_qs(query, keep_blank_values=True, max_num_fields=100).items()}
+        asked = parse_qs(query, keep_blank_values=True, max_num_fields=100) if query else {}
+        words = {name: values[-1] for name, values in asked.items()}
         found = await page(Question(registrar=registrar, parts=parts, query=words, body=body))
     except Refusal as refusal:
         return _refused(refusal.status, refusal.code, refusal.message, method=method, path=path)
@@ -123,7 +124,8 @@ async def answer(registrar: Registrar, *, method: str, path: str, query: str, co
 
 def is_registry_path(path: str) -> bool:
     """Return whether a path is one that this module answers, be it with 404."""
-    return path.split("/", 2)[1:2] != [] and path.split("/", 2)[1] in {first for first, *_ in PAGES}
+    steps = path.split("/", 2)
+    return len(steps) > 1 and steps[1] in _FIRST
 
 
 def _refused(status: int, code: int, message: str, *, method: str, path: str) -> Answered:
@@ -146,8 +148,8 @@ def _find(method: str, path: str) -> tuple[Page, tuple[str, ...]]:
 
 def _matching(path: str) -> tuple[Mapping[str, Page], tuple[str, ...]]:
     steps = [unquote(step) for step in path.strip("/").split("/")]
-    for pattern, pages in PAGES.items():
-        if len(pattern) == len(steps) and all(wanted in {ANY, step} for wanted, step in zip(pattern, steps, strict=True)):
+    for pattern, pages in _BY_SHAPE.get((steps[0], len(steps)), ()):
+        if all(wanted in {ANY, step} for wanted, step in zip(pattern, steps, strict=True)):
             return pages, tuple(step for wanted, step in zip(pattern, steps, strict=True) if wanted == ANY)
     return {}, ()
 
@@ -305,3 +307,8 @@ PAGES: Mapping[tuple[str, ...], Mapping[str, Page]] = {
     ("associations", ANY): {},
 }
 """The pages by path; what `associations` are is not known here, but clients ask for them first and take a 404 for an answer."""
+_FIRST = frozenset(first for first, *_ in PAGES)
+_BY_SHAPE = {
+    shape: [(pattern, pages) for pattern, pages in PAGES.items() if (pattern[0], len(pattern)) == shape]
+    for shape in {(pattern[0], len(pattern)) for pattern in PAGES}
+}

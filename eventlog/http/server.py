@@ -36,8 +36,19 @@ log.addFilter(lambda record: not (record.exc_info and isinstance(record.exc_info
 class HttpServer:
     """Serves the pages on a bound socket between `start` and `stop`."""
 
-    def __init__(self, probes: Probes, bound: socket.socket, *, idle_s: float = IDLE_S, registry: Registrar | None = None) -> None:
+    def __init__(
+        self,
+        probes: Probes,
+        bound: socket.socket,
+        *,
+        registry: Registrar | None = None,
+        idle_s: float = IDLE_S,
+        body_s: float = BODY_S,
+        body_bytes_max: int = BODY_BYTES_MAX,
+    ) -> None:
         self._idle_s = idle_s
+        self._body_s = body_s
+        self._body_bytes_max = body_bytes_max
         self._probes = probes
         self._registry = registry
         self._bound = bound
@@ -103,7 +114,7 @@ class HttpServer:
 
     async def _of_registry(self, registry: Registrar, request: web.BaseRequest) -> web.Response:
         try:
-            body = await _body_of(request) if request.can_read_body else b""
+            body = await self._body_of(request) if request.can_read_body else b""
         except TimeoutError:
             return _ended(web.json_response({"error_code": 408, "message": "The body did not come"}, status=408))
         if body is None:
@@ -118,6 +129,16 @@ class HttpServer:
         )
         return web.Response(status=found.status, headers=found.headers, body=found.body)
 
+    async def _body_of(self, request: web.BaseRequest) -> bytes | None:
+        """Return the body, None where it is too large."""
+        body = bytearray()
+        async with asyncio.timeout(self._body_s):
+            async for piece in request.content.iter_any():
+                body += piece
+                if len(body) > self._body_bytes_max:
+                    return None
+        return bytes(body)
+
     def _root(self) -> web.Response:
         return web.json_response({})
 
@@ -130,17 +151,6 @@ class HttpServer:
 
     def _metrics(self) -> web.Response:
         return web.Response(body=self._probes.metrics().encode(), headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"})
-
-
-async def _body_of(request: web.BaseRequest) -> bytes | None:
-    """Return the body, None where it is too large."""
-    body = bytearray()
-    async with asyncio.timeout(BODY_S):
-        async for piece in request.content.iter_any():
-            body += piece
-            if len(body) > BODY_BYTES_MAX:
-                return None
-    return bytes(body)
 
 
 def _ended(response: web.Response) -> web.Response:

@@ -12,6 +12,7 @@ anything was committed to its segment.
 import asyncio
 import secrets
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import msgspec
@@ -20,12 +21,11 @@ from eventlog.batch.entries import Entry
 from eventlog.control.caches import INTERNAL_PREFIX
 from eventlog.errors import NotPrimary, VersionMismatch
 from eventlog.limits import SCHEMA_TEXTS_BYTES_MAX, SCHEMAS_MAX
+from eventlog.node.consumers.inner import DEADLINE_MS_DEFAULT
 from eventlog.schema.registry import ROUTE, Head, Registry, encoded
 from eventlog.schema.requests import Decided
 
 SCHEMAS = f"{INTERNAL_PREFIX}schemas"
-TRIES_MAX = 64  # changes that come first, each of another request; and heads that move while the rest is read
-FOLDED_ON_LOOP_MAX = 500  # records: more are folded in a thread, since each takes some microseconds
 _PREFIX = ROUTE + b"\0"
 _HEAD = _PREFIX + b"head"
 _read_head = msgspec.json.Decoder(Head).decode
@@ -40,9 +40,9 @@ class RouteStore(Protocol):
 
     async def stands(self, route: bytes, mark: tuple[int, int]) -> bool: ...
 
-    async def entry(self, cache: str, key: bytes) -> Entry | None: ...
+    async def entry(self, cache: str, key: bytes, *, deadline_ms: int) -> Entry | None: ...
 
-    async def scan(self, cache: str, prefix: bytes) -> list[tuple[bytes, Entry]]: ...
+    async def scan(self, cache: str, prefix: bytes, *, deadline_ms: int) -> list[tuple[bytes, Entry]]: ...
 
     async def write(
         self,
@@ -52,14 +52,29 @@ class RouteStore(Protocol):
         puts: Mapping[bytes, bytes],
         removes: Iterable[bytes] = (),
         expect: Mapping[bytes, int | None] | None = None,
+        deadline_ms: int,
     ) -> dict[bytes, int]: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchemasOptions:
+    """How patient a registry is.
+
+    `deadline_ms` is how long each read and write waits for a primary; `tries_max` how many changes of others may come first, and how often
+    the head may move while the rest is read. More records than `folded_on_loop_max` are folded in a thread: each takes some microseconds.
+    """
+
+    deadline_ms: int = DEADLINE_MS_DEFAULT
+    tries_max: int = 64
+    folded_on_loop_max: int = 500
 
 
 class Schemas:
     """The registry at one node. What it holds is a copy, as of the version of the head."""
 
-    def __init__(self, store: RouteStore) -> None:
+    def __init__(self, store: RouteStore, options: SchemasOptions = SchemasOptions()) -> None:
         self._store = store
+        self._options = options
         self._registry = Registry()
         self._version = 0
         self._mark: tuple[int, int] | None = None  # of the store, when the copy was as new as it
@@ -90,7 +105,7 @@ class Schemas:
         """
         token = secrets.token_hex(8)
         decided = Decided(answer=None)
-        for _ in range(TRIES_MAX):
+        for _ in range(self._options.tries_max):
             registry, version = await self._current()
             if registry.head.has(token):  # the last try was written, and its answer lost
                 return decided.answer
@@ -106,10 +121,11 @@ class Schemas:
                     puts={_stored(key): value for key, value in records.items() if value is not None},
                     removes=[_stored(key) for key, value in records.items() if value is None],
                     expect={_HEAD: version or None},
+                    deadline_ms=self._options.deadline_ms,
                 )
             except VersionMismatch:
                 continue
-            self._keep(await _folded(registry, records), versions[_HEAD])
+            self._keep(await self._folded(registry, records), versions[_HEAD])
             return decided.answer
         raise NotPrimary(segment=self._store.segment(ROUTE))
 
@@ -123,7 +139,7 @@ class Schemas:
         if self._mark is not None and await self._store.stands(ROUTE, self._mark):
             return registry, version  # reading the head may take a thread, which costs more than all the rest
         mark = self._store.mark(ROUTE)
-        found = await self._store.entry(SCHEMAS, _HEAD)
+        found = await self._store.entry(SCHEMAS, _HEAD, deadline_ms=self._options.deadline_ms)
         if found is None:
             return Registry(), 0
         if found.version > self._version:
@@ -137,25 +153,30 @@ class Schemas:
         base = self._registry
         records: dict[str, bytes | None] = {}
         revision = base.head.revision
-        for _ in range(TRIES_MAX):
+        for _ in range(self._options.tries_max):
             head = _read_head(found.value)
             keys = head.keys_since(revision)
             if keys is None:
                 base = Registry()
-                rows = await self._store.scan(SCHEMAS, _PREFIX)
+                rows = await self._store.scan(SCHEMAS, _PREFIX, deadline_ms=self._options.deadline_ms)
                 records = {key.removeprefix(_PREFIX).decode(): entry.value for key, entry in rows}
             else:
                 for key in sorted(keys):
-                    entry = await self._store.entry(SCHEMAS, _stored(key))
+                    entry = await self._store.entry(SCHEMAS, _stored(key), deadline_ms=self._options.deadline_ms)
                     records[key] = None if entry is None else entry.value
             revision = head.revision
             records["head"] = found.value
-            again = await self._store.entry(SCHEMAS, _HEAD)
+            again = await self._store.entry(SCHEMAS, _HEAD, deadline_ms=self._options.deadline_ms)
             if again is None or again.version == found.version:
-                self._keep(await _folded(base, records), found.version)
+                self._keep(await self._folded(base, records), found.version)
                 return
             found = again
         raise NotPrimary(segment=self._store.segment(ROUTE))
+
+    async def _folded(self, registry: Registry, records: Mapping[str, bytes | None]) -> Registry:
+        if len(records) <= self._options.folded_on_loop_max:
+            return registry.folded(records)
+        return await asyncio.to_thread(registry.folded, records)
 
     def _keep(self, registry: Registry, version: int) -> None:
         """Keep a copy, unless a newer one was read meanwhile."""
@@ -169,12 +190,6 @@ class Schemas:
             "schema_versions": (self._registry.versions_count, SCHEMAS_MAX, self._peaks[0]),
             "schema_texts_bytes": (self._registry.texts_bytes, SCHEMA_TEXTS_BYTES_MAX, self._peaks[1]),
         }
-
-
-async def _folded(registry: Registry, records: Mapping[str, bytes | None]) -> Registry:
-    if len(records) <= FOLDED_ON_LOOP_MAX:
-        return registry.folded(records)
-    return await asyncio.to_thread(registry.folded, records)
 
 
 def _stored(key: str) -> bytes:

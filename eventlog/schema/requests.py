@@ -82,6 +82,18 @@ class Refusal(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RegistryBounds:
+    """How much a registry holds: versions of a subject and of all, and bytes of all texts together."""
+
+    subject_versions: int = SUBJECT_VERSIONS_MAX
+    versions: int = SCHEMAS_MAX
+    texts_bytes: int = SCHEMA_TEXTS_BYTES_MAX
+
+
+BOUNDS = RegistryBounds()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Decided:
     """An answer, and the records that make it true. `next_id` is the head's from then on, 0 for the same as before."""
 
@@ -165,7 +177,7 @@ def _references(registry: Registry, given: Sequence[dict[str, Any]]) -> Iterable
 # ---------------------------------------------------------------- schemas
 
 
-def register(registry: Registry, subject: str, given: Given) -> Decided:
+def register(registry: Registry, subject: str, given: Given, *, bounds: RegistryBounds = BOUNDS) -> Decided:
     """Add a version with a schema to a subject, unless one that is there has it.
 
     Raises:
@@ -188,6 +200,11 @@ def register(registry: Registry, subject: str, given: Given) -> Decided:
         if why := _incompatible(registry, subject, offered, registry.level(subject)):
             message = "Schema being registered is incompatible with an earlier schema for subject"
             raise Refusal(INCOMPATIBLE, f'{message} "{subject}", details: {why}')
+    size = 0 if offered.identity in registry.ids else len(given.schema.encode())
+    if len(registry.subjects.get(subject, ())) >= bounds.subject_versions:
+        raise Refusal(NOT_PERMITTED, f"A subject has at most {bounds.subject_versions} versions, deleted ones included")
+    if registry.versions_count >= bounds.versions or registry.texts_bytes + size > bounds.texts_bytes:
+        raise Refusal(NOT_PERMITTED, f"The registry holds at most {bounds.versions} versions and {bounds.texts_bytes} bytes of schemas")
     return _added(registry, subject, given, offered)
 
 
@@ -199,13 +216,7 @@ def _added(registry: Registry, subject: str, given: Given, offered: _Offered) ->
     if number in registry.subjects.get(subject, {}):
         raise Refusal(NOT_PERMITTED, f"Overwriting version {number} of subject {subject} is not permitted")
     schema = Schema(id=schema_id, type=offered.type, text=given.schema, references=offered.references, identity=offered.identity)
-    is_new = schema_id not in registry.schemas
-    size = registry.texts_bytes + (len(given.schema.encode()) if is_new else 0)
-    if len(registry.subjects.get(subject, ())) >= SUBJECT_VERSIONS_MAX:
-        raise Refusal(NOT_PERMITTED, f"A subject has at most {SUBJECT_VERSIONS_MAX} versions, deleted ones included")
-    if registry.versions_count >= SCHEMAS_MAX or size > SCHEMA_TEXTS_BYTES_MAX:
-        raise Refusal(NOT_PERMITTED, f"The registry holds at most {SCHEMAS_MAX} versions and {SCHEMA_TEXTS_BYTES_MAX} bytes of schemas")
-    records = records_of(schema) if is_new else {}
+    records = {} if schema_id in registry.schemas else records_of(schema)
     records[version_key(subject, number)] = {"id": schema_id, "deleted": False}
     records[f"subject/{subject}"] = {"last": max(number, registry.last.get(subject, 0))}
     return Decided(answer=_description(schema, subject, number), records=records, next_id=max(registry.head.next_id, schema_id + 1))

@@ -144,11 +144,10 @@ def test_a_schema_comes_through_the_server() -> None:
         (POST + b"Transfer-Encoding: chunked\r\n\r\n", b"408"),
     ],
 )
-def test_a_body_is_bounded_in_size_and_time(sent: bytes, status: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server_module, "BODY_BYTES_MAX", 63)
-    monkeypatch.setattr(server_module, "BODY_S", 0.05)
+def test_a_body_is_bounded_in_size_and_time(sent: bytes, status: bytes) -> None:
     registry = Alone()
-    found = asyncio.run(told(HttpServer(Probes(ready=str, metrics=str), bind("127.0.0.1", 0), registry=registry), sent))
+    probes, bound = Probes(ready=str, metrics=str), bind("127.0.0.1", 0)
+    found = asyncio.run(told(HttpServer(probes, bound, registry=registry, body_s=0.05, body_bytes_max=63), sent))
     assert found.split()[1] == status
     assert found.count(b"HTTP/1.1") == 1, "what follows is no request"
     assert not registry.kept.registry.subjects

@@ -10,9 +10,8 @@ import pytest
 from eventlog.batch.entries import Entry
 from eventlog.errors import NotPrimary, VersionMismatch
 from eventlog.limits import SCHEMA_TEXTS_BYTES_MAX, SCHEMAS_MAX
-from eventlog.node import schemas as schemas_module
 from eventlog.node.node import Node
-from eventlog.node.schemas import SCHEMAS, RouteStore, Schemas
+from eventlog.node.schemas import SCHEMAS, RouteStore, Schemas, SchemasOptions
 from eventlog.schema.registry import RECENT_MAX, Registry
 from eventlog.schema.requests import Refusal, delete_subject, register, schema_by_id, set_level
 from tests.node.nodes import with_node
@@ -41,14 +40,14 @@ class Disturbed:
     async def stands(self, route: bytes, mark: tuple[int, int]) -> bool:
         return await self.store.stands(route, mark)
 
-    async def entry(self, cache: str, key: bytes) -> Entry | None:
+    async def entry(self, cache: str, key: bytes, *, deadline_ms: int) -> Entry | None:
         self.entries += 1
         await asyncio.sleep(0)
-        return await self.store.entry(cache, key)
+        return await self.store.entry(cache, key, deadline_ms=deadline_ms)
 
-    async def scan(self, cache: str, prefix: bytes) -> list[tuple[bytes, Entry]]:
+    async def scan(self, cache: str, prefix: bytes, *, deadline_ms: int) -> list[tuple[bytes, Entry]]:
         self.scans += 1
-        return await self.store.scan(cache, prefix)
+        return await self.store.scan(cache, prefix, deadline_ms=deadline_ms)
 
     async def write(
         self,
@@ -58,8 +57,9 @@ class Disturbed:
         puts: Mapping[bytes, bytes],
         removes: Iterable[bytes] = (),
         expect: Mapping[bytes, int | None] | None = None,
+        deadline_ms: int,
     ) -> dict[bytes, int]:
-        found = await self.store.write(cache, route, puts=puts, removes=removes, expect=expect)
+        found = await self.store.write(cache, route, puts=puts, removes=removes, expect=expect, deadline_ms=deadline_ms)
         if self.lose_answers:
             self.lose_answers -= 1
             raise VersionMismatch(key="head", expected=0, found=1)
@@ -152,24 +152,20 @@ def test_a_change_whose_answer_was_lost_is_not_made_again(tmp_path: Path) -> Non
     with_node(tmp_path, act)
 
 
-def test_who_is_never_first_gives_up_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(schemas_module, "TRIES_MAX", 1)
-
+def test_who_is_never_first_gives_up_and_says_so(tmp_path: Path) -> None:
     async def act(node: Node) -> None:
         store = Disturbed(node.inner)
         store.lose_answers = 1
         with pytest.raises(NotPrimary):
-            await Schemas(store).change(adding("s", "a"))
+            await Schemas(store, SchemasOptions(tries_max=1)).change(adding("s", "a"))
 
     with_node(tmp_path, act)
 
 
-def test_many_records_are_folded_beside_the_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(schemas_module, "FOLDED_ON_LOOP_MAX", 0)
-
+def test_many_records_are_folded_beside_the_loop(tmp_path: Path) -> None:
     async def act(node: Node) -> None:
         await node.schemas.change(adding("s", "a"))
-        assert await Schemas(node.inner).read() == node.schemas.copy
+        assert await Schemas(node.inner, SchemasOptions(folded_on_loop_max=0)).read() == node.schemas.copy
         assert "s" in node.schemas.copy.subjects
 
     with_node(tmp_path, act)
@@ -185,18 +181,18 @@ def test_a_refusal_writes_nothing(tmp_path: Path) -> None:
     with_node(tmp_path, act)
 
 
-def test_without_a_primary_nothing_is_answered_from_a_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_primary_nothing_is_answered_from_a_copy(tmp_path: Path) -> None:
     async def act(node: Node) -> None:
-        await node.schemas.change(adding("s", "a"))
-        monkeypatch.setattr(type(node.inner).entry, "__kwdefaults__", {"deadline_ms": 50})
+        schemas = Schemas(node.inner, SchemasOptions(deadline_ms=50))
+        await schemas.change(adding("s", "a"))
         node.replicas.serving[:] = False
         node.replicas.shortage.mark()
         with pytest.raises(NotPrimary):
-            await node.schemas.read()
-        assert "s" in node.schemas.copy.subjects
+            await schemas.read()
+        assert "s" in schemas.copy.subjects
         node.replicas.serving[:] = True
         node.replicas.shortage.mark()
-        assert "s" in (await node.schemas.read()).subjects
+        assert "s" in (await schemas.read()).subjects
 
     with_node(tmp_path, act)
 

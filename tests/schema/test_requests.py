@@ -13,6 +13,7 @@ from eventlog.schema import requests
 from eventlog.schema.registry import LEVELS, MODES, Registry, Version
 from eventlog.schema.requests import (
     Refusal,
+    RegistryBounds,
     compatibility,
     delete_subject,
     delete_version,
@@ -117,18 +118,14 @@ def test_protobuf_is_kept_as_it_is(kept: Kept):
     assert kept.do(register, "s", offered("anything else", schemaType="PROTOBUF"))["version"] == 2
 
 
-def test_a_registry_has_bounds(kept: Kept, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(requests, "SUBJECT_VERSIONS_MAX", 1)
+def test_a_registry_has_bounds(kept: Kept):
     kept.do(register, "s", offered(A))
-    refused(42205, lambda: kept.do(register, "s", offered(AB)))
-    monkeypatch.setattr(requests, "SUBJECT_VERSIONS_MAX", 9)
-    monkeypatch.setattr(requests, "SCHEMAS_MAX", 2)
+    refused(42205, lambda: kept.do(register, "s", offered(AB), bounds=RegistryBounds(subject_versions=1)))
     kept.do(register, "t", offered(A))
-    refused(42205, lambda: kept.do(register, "u", offered(A)))
-    monkeypatch.setattr(requests, "SCHEMAS_MAX", 9)
-    monkeypatch.setattr(requests, "SCHEMA_TEXTS_BYTES_MAX", kept.registry.texts_bytes)
-    kept.do(register, "u", offered(A))
-    refused(42205, lambda: kept.do(register, "s", offered(AB)))
+    refused(42205, lambda: kept.do(register, "u", offered(A), bounds=RegistryBounds(versions=2)))
+    full = RegistryBounds(texts_bytes=kept.registry.texts_bytes)
+    kept.do(register, "u", offered(A), bounds=full)
+    refused(42205, lambda: kept.do(register, "s", offered(AB), bounds=full))
 
 
 # ---------------------------------------------------------------- compatibility

@@ -8,6 +8,7 @@ stored as its base and its length.
 """
 
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 
 from eventlog.clock import Clock
 from eventlog.errors import ClockAhead, ClockSkew, InvalidArgument, MetadataUnavailable
@@ -63,6 +64,24 @@ def last_of_run(base: int, n: int) -> int:
 def _check(what: str, found: int, *, low: int, high: int) -> None:
     if not low <= found <= high:
         raise InvalidArgument(why=f"{what} {found} is not in [{low}, {high}]")
+
+
+class IdTimes:
+    """Ids to ISO times; neighbouring ids share their second, so its text is kept."""
+
+    __slots__ = ("_second", "_text")
+
+    def __init__(self) -> None:
+        self._second = -1
+        self._text = ""
+
+    def text(self, event_id: int) -> str:
+        """Return the time in `event_id` as `2026-11-20T10:00:00.123Z`."""
+        second, milliseconds = divmod((event_id >> TIME_SHIFT) + EPOCH_MS, 1_000)
+        if second != self._second:
+            self._text = datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+            self._second = second
+        return f"{self._text}.{milliseconds:03d}Z"
 
 
 class FlakeClock:

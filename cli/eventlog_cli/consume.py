@@ -25,11 +25,11 @@ import click
 
 from eventlog.client.reading.wanted import read_token, shortest, start_of
 from eventlog.errors import EventsTrimmed, InvalidArgument, StaleMember, Unavailable
-from eventlog.ids import id_before, time_of
+from eventlog.ids import IdTimes, id_before, time_of
 from eventlog.limits import CLOCK_AHEAD_MS_MAX
 from eventlog_cli.conventions import EndingInOrder, common_options, open_client, settings
 from eventlog_cli.output import note, note_interrupt, stdout
-from eventlog_cli.parameters import ID, MOMENT, PARAM, POSITIVE, SEGMENTS, SPAN, START, IdTimes
+from eventlog_cli.parameters import ID, MOMENT, PARAM, POSITIVE, SEGMENTS, SPAN, START
 from eventlog_cli.render import Render, renderer
 
 if TYPE_CHECKING:

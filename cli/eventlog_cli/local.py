@@ -8,11 +8,11 @@ import os
 import click
 from click.shell_completion import get_completion_class
 
-from eventlog.ids import decode_id, id_before
+from eventlog.ids import IdTimes, decode_id, id_before
 from eventlog_cli.conventions import SERVER_VARIABLE, Contexts, common_options, read_contexts, settings, write_contexts
 from eventlog_cli.lazy import SynonymGroup
 from eventlog_cli.output import id_fields, note, print_row, print_text, table
-from eventlog_cli.parameters import ID, MOMENT, IdTimes
+from eventlog_cli.parameters import ID, MOMENT
 
 
 @click.group("id", cls=SynonymGroup)

@@ -23,7 +23,6 @@ _DURATION_PART = re.compile(r"(\d{1,18}(?:\.\d{1,9})?)\s*(ms|[smhdw])\s*", re.AS
 _SIZE = re.compile(r"(\d{1,18}(?:\.\d{1,9})?)\s*([a-z]*)", re.ASCII)
 _RANGE = re.compile(r"(\d{1,5})(?:-(\d{1,5}))?", re.ASCII)
 NUMBER_MAX = (1 << 63) - 1
-_UNIX_2020_MS = 1_577_836_800_000
 
 
 def parse_duration(text: str) -> int:
@@ -139,24 +138,6 @@ def format_seconds(seconds: float) -> str:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)
     return f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"
-
-
-class IdTimes:
-    """Ids to ISO times; neighbouring ids share their second, so its text is kept."""
-
-    __slots__ = ("_second", "_text")
-
-    def __init__(self) -> None:
-        self._second = -1
-        self._text = ""
-
-    def text(self, event_id: int) -> str:
-        """Return the time in `event_id` as `2026-11-20T10:00:00.123Z`."""
-        second, milliseconds = divmod((event_id >> 22) + _UNIX_2020_MS, 1_000)
-        if second != self._second:
-            self._text = datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%S")
-            self._second = second
-        return f"{self._text}.{milliseconds:03d}Z"
 
 
 _NAMED = {"\\n": b"\n", "\\t": b"\t", "\\r": b"\r", "\\0": b"\0", "\\\\": b"\\"}

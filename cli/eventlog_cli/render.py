@@ -1,17 +1,16 @@
 """Events as lines: JSON, the value's bytes alone, or CSV."""
 
 import re
-from base64 import b64encode
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import msgspec
 import orjson
 
-from eventlog.errors import UnreadableValue
-from eventlog.events import KIND_NAMES, Change, Event, Kind, ValueFormat
-from eventlog_cli.parameters import ESCAPE, KNOWN, IdTimes, escaped
+from eventlog.batch.json_lines import JsonLines, json_of, on_one_line, readable
+from eventlog.events import KIND_NAMES, Change, Event, Kind
+from eventlog.ids import IdTimes
+from eventlog_cli.parameters import ESCAPE, KNOWN, escaped
 
 if TYPE_CHECKING:
     from eventlog.client.values import CacheInfo
@@ -19,45 +18,12 @@ if TYPE_CHECKING:
 _WITHOUT_VALUE = frozenset({Kind.REMOVED, Kind.EXPIRED})
 _KINDS = [name.encode() for name in KIND_NAMES]
 _CHANGES: dict[int, bytes] = {change: change.name.encode() for change in Change}
-_check_json = msgspec.json.Decoder(msgspec.Raw).decode
-# By hand, as orjson would write it: making a dictionary of each event first takes more than twice the time.
-_LINE = b'{"id":%d,"id_str":"%d","time":"%b","segment":%d,"offset":%d,"kind":"%b","key":%b,"value":%b'
 CSV_COLUMNS = ("id", "time", "segment", "offset", "kind", "key", "value", "before", "headers")
 QUOTE = '"'
 _CSV_SPECIAL = re.compile(r'[",\r\n]')
 _PATTERN_PIECE = re.compile(rf"%.?|{ESCAPE}|[^%\\]+", re.DOTALL)
 
 Render = Callable[[Iterable[Event]], bytes]
-
-
-def readable(data: bytes) -> Any:
-    """Return `data` as text, or as `{"base64": ...}` where it is not UTF-8."""
-    try:
-        return data.decode()
-    except UnicodeDecodeError:
-        return {"base64": b64encode(data).decode()}
-
-
-def json_of(data: bytes, *, json_values: bool, values: ValueFormat | None = None) -> bytes:
-    """Return the JSON that stands for a stored value, on one line. What is JSON keeps its digits: it is checked, and taken as it is."""
-    if values is not None:
-        try:
-            return values.json(data)
-        except UnreadableValue:
-            return orjson.dumps(readable(data))
-    if not json_values:
-        return orjson.dumps(readable(data))
-    try:
-        data.decode()
-        _check_json(data)
-    except (UnicodeDecodeError, msgspec.MsgspecError, RecursionError):
-        return orjson.dumps(readable(data))
-    return _on_one_line(data)
-
-
-def _on_one_line(data: bytes) -> bytes:
-    """Return JSON without newlines: outside of strings each is a blank like any other, within them JSON has none."""
-    return data.replace(b"\n", b" ") if b"\n" in data else data
 
 
 def json_of_cache(info: "CacheInfo", *, is_selected: bool = False) -> Callable[[bytes], bytes]:
@@ -67,35 +33,6 @@ def json_of_cache(info: "CacheInfo", *, is_selected: bool = False) -> Callable[[
     from eventlog.client.formats import avro_format  # noqa: PLC0415 -- fastavro is slow to load, and the client knows it already
 
     return partial(json_of, json_values=False, values=avro_format(info.schema))
-
-
-class JsonLines:
-    """Events as JSON objects, in the form that is fixed for all commands."""
-
-    def __init__(self) -> None:
-        self._times = IdTimes()
-
-    def lines(self, events: Iterable[Event]) -> bytes:
-        """Return one line an event."""
-        line = self._line
-        return b"".join([line(event) for event in events])
-
-    def _line(self, event: Event) -> bytes:
-        json_values, values = event.source.json_values, event.source.values
-        kind = event.kind_number
-        value = b"null" if kind in _WITHOUT_VALUE else json_of(event.value_bytes, json_values=json_values, values=values)
-        key = orjson.dumps(readable(event.key_bytes))
-        time = self._times.text(event.id).encode()
-        line = _LINE % (event.id, event.id, time, event.segment, event.offset, _KINDS[kind], key, value)
-        if event.before_bytes is not None:
-            line += b',"before":' + json_of(event.before_bytes, json_values=json_values, values=values)
-        if event.header_bytes:
-            line += b',"headers":' + orjson.dumps({name: readable(header) for name, header in event.headers.items()})
-        if event.change_number:
-            line += b',"change":"%s"' % _CHANGES[event.change_number]
-        if event.source.may_repeat is not None and event.maybe_repeated:
-            line += b',"maybe_repeated":true'
-        return line + b"}\n"
 
 
 def raw_lines(events: Iterable[Event]) -> bytes:
@@ -202,7 +139,7 @@ def _shown(event: Event, data: bytes) -> bytes:
     """Return a value as it stands in a pattern: bytes as they are, JSON and Avro as JSON on one line."""
     if event.source.values is not None:
         return event.source.values.json(data)
-    return _on_one_line(data) if event.source.json_values else data
+    return on_one_line(data) if event.source.json_values else data
 
 
 def _unquoted(data: bytes) -> str:

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from eventlog.ids import IdTimes
 from eventlog_cli.parameters import (
-    IdTimes,
     format_duration,
     format_seconds,
     format_size,

@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from eventlog.batch.json_lines import JsonLines, readable
 from eventlog.events import Change, Event, EventSource, Kind, encode_headers
-from eventlog_cli.render import CSV_COLUMNS, JsonLines, readable, renderer
+from eventlog_cli.render import CSV_COLUMNS, renderer
 
 JSON = EventSource(cache="c", cache_id=1, cluster="x", text_keys=True, json_values=True)
 BYTES = EventSource(cache="c", cache_id=1, cluster="x", text_keys=False, json_values=False)

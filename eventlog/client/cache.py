@@ -1,5 +1,6 @@
 """One cache as an application sees it."""
 
+from eventlog.client.core import ClientCore
 from eventlog.client.listeners import CacheListeners
 from eventlog.client.members.consuming import CacheConsumers
 from eventlog.client.near.near_cache import ENTRIES_DEFAULT, STALENESS_MS_DEFAULT, NearCache
@@ -12,6 +13,8 @@ from eventlog.limits import NEAR_ENTRIES_MAX
 
 class Cache(CacheWrites, CacheConsumers, CacheScans, CacheListeners, CacheQueries):
     """A cache: a keyed collection whose every change is an event. From `client.cache(name)` or `client.create_cache(name)`."""
+
+    _core: ClientCore
 
     def near(
         self, *, max_entries: int | None = None, max_bytes: int | None = None, max_staleness_ms: int = STALENESS_MS_DEFAULT

@@ -5,6 +5,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import datetime
 from typing import Any, Literal, TypedDict, Unpack, overload
 
+from eventlog.client.core import ClientCore
 from eventlog.client.members.consumer import Consumer
 from eventlog.client.members.member import OUTAGE_MS_DEFAULT, MemberOptions, OnOutage
 from eventlog.client.members.work import PREFETCH_DEFAULT, WorkConsumer
@@ -58,6 +59,8 @@ class ConsumerOptions(TypedDict, total=False):
 
 class CacheConsumers(CacheReads):
     """A group's consumers share the segments of a cache; the cluster keeps how far the group is."""
+
+    _core: ClientCore
 
     @overload
     def consumer(

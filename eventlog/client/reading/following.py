@@ -6,9 +6,10 @@ import math
 import sys
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
+from typing import Any, Protocol
 
-from eventlog.client.connections.nodes import Nodes
-from eventlog.client.connections.requests import Patience, Requests
+from eventlog.client.connections.requests import Patience, Requests, Roads
+from eventlog.client.handle import Core
 from eventlog.client.options import ClientOptions
 from eventlog.client.reading.batches import EventBatch, Order
 from eventlog.client.reading.columns import arrow_module
@@ -29,10 +30,21 @@ Answers = AsyncGenerator[tuple[PollAnswer, memoryview], None]
 Unpack = Callable[[PollAnswer, memoryview], list[EventBatch]]
 
 
+class ReadingCore(Core, Protocol):
+    """What the caches of a client share that reads events."""
+
+    follower: "Follower"
+
+    @property
+    def cluster(self) -> str:
+        """The id of the cluster that answered."""
+        ...
+
+
 class Follower:
     """Reads one cache's events. Every iterator resumes after the last answer that it has handed on whole."""
 
-    def __init__(self, nodes: Nodes, requests: Requests, options: ClientOptions) -> None:
+    def __init__(self, nodes: Roads[Any], requests: Requests, options: ClientOptions) -> None:
         self._nodes = nodes
         self._requests = requests
         self._options = options

@@ -21,7 +21,7 @@ from eventlog.arrays import Ints
 from eventlog.batch.entries import StateBlock, StateCursor, read_state_part
 from eventlog.batch.views import Strings
 from eventlog.client.connections.nodes import Nodes
-from eventlog.client.connections.requests import Patience
+from eventlog.client.connections.requests import Patience, Roads
 from eventlog.client.formats import CacheFormat
 from eventlog.client.options import ClientOptions
 from eventlog.client.reading.batches import EVENTS_AT_ONCE, ArrowRows
@@ -149,7 +149,7 @@ class EntryBatch(ArrowRows):
 class EntryReader:
     """Reads the entries of one cache."""
 
-    def __init__(self, nodes: Nodes, options: ClientOptions, *, info: CacheInfo, form: CacheFormat) -> None:
+    def __init__(self, nodes: Roads[Any], options: ClientOptions, *, info: CacheInfo, form: CacheFormat) -> None:
         self._nodes = nodes
         self._options = options
         self._info = info

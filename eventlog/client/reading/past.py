@@ -25,11 +25,10 @@ import numpy as np
 from eventlog.batch.entries import StateBlock, StateColumns, StateCursor
 from eventlog.batch.texts import Texts
 from eventlog.batch.views import Block, Strings
-from eventlog.client.core import ClientCore
 from eventlog.client.formats import CacheFormat
 from eventlog.client.reading.batches import EventBatch
 from eventlog.client.reading.filtering import filter_of
-from eventlog.client.reading.following import to_batches
+from eventlog.client.reading.following import ReadingCore, to_batches
 from eventlog.client.reading.iterating import EntryBatch, EntryReader, IterationOptions
 from eventlog.client.reading.wanted import Reading, time_ms
 from eventlog.client.values import CacheInfo, checked_id
@@ -113,7 +112,7 @@ class PastReader:
 
     def __init__(
         self,
-        core: ClientCore,
+        core: ReadingCore,
         *,
         info: CacheInfo,
         form: CacheFormat,

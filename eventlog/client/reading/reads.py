@@ -8,9 +8,8 @@ from functools import partial
 from typing import Unpack as Options
 from typing import get_args
 
-from eventlog.client.core import ClientCore
 from eventlog.client.reading.batches import EventBatch, Order
-from eventlog.client.reading.following import Unpack, say_held, to_batches
+from eventlog.client.reading.following import ReadingCore, Unpack, say_held, to_batches
 from eventlog.client.reading.past import PastReader, id_at
 from eventlog.client.reading.rows import CacheByKey
 from eventlog.client.reading.state_first import StateBatches
@@ -27,7 +26,7 @@ from eventlog.wire.eventlog_pb2 import Message
 class CacheReads(CacheByKey):
     """Entries are as of now; events are those after a position, each once, in the order of their ids."""
 
-    _core: ClientCore
+    _core: ReadingCore
 
     # ------------------------------------------------------------ entries
 

@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 from typing import Unpack as Options
 
+from eventlog.client.core import ClientCore
 from eventlog.client.reading.batches import ArrowRows
 from eventlog.client.reading.columns import FrameForm
 from eventlog.client.reading.entries import CacheEntries
@@ -116,6 +117,8 @@ class Scan(Shown):
 
 class CacheScans(CacheReads, CacheEntries):
     """The calls of a cache that read a table."""
+
+    _core: ClientCore
 
     def scan(
         self,

@@ -21,8 +21,7 @@ from eventlog.control.metastores.resolving import ResolvingStore
 from eventlog.control.moving import Move, move_records, put_rebuilt
 from eventlog.control.rebuilding import Rebuilt, decode_kept, rebuild
 from eventlog.errors import BadConfig, EventLogError, Stopping
-from eventlog.http.metrics import render
-from eventlog.http.server import HttpServer, Probes
+from eventlog.http.server import Api, ApiOptions, HttpServer, Probes, render
 from eventlog.ids import id_before
 from eventlog.limits import CLOCK_AHEAD_MS_MAX, CONNECTION_BYTES_IN_FLIGHT_MAX, FRAME_BYTES_MAX, LEASE_MS, MIB
 from eventlog.node.cluster.peers import is_of_member
@@ -217,10 +216,12 @@ async def _serve_until(
         bytes_in_flight_max=max(CONNECTION_BYTES_IN_FLIGHT_MAX, frame_bytes_max),  # one frame never blocks its own connection
         session=SessionOptions(frame_bytes_max=frame_bytes_max),
     )
-    server = Server(dispatcher(node, TABLE), options, is_member=is_of_member, operators=OPERATORS)
-    http = HttpServer(
-        Probes(ready=node.why_not_ready, metrics=lambda: metrics_page(node, (server, http), render)), pages, registry=started.node.schemas
-    )
+    dispatch = dispatcher(node, TABLE)
+    server = Server(dispatch, options, is_member=is_of_member, operators=OPERATORS)
+    own_names = {address.rpartition(":")[0] for address in (config.http, config.advertise)}
+    api = Api(dispatch, ApiOptions(body_bytes_max=config.value_bytes_max, session=options.session, own_names=own_names))
+    probes = Probes(ready=node.why_not_ready, metrics=lambda: metrics_page(node, (server, http), render))
+    http = HttpServer(probes, pages, api=api, registry=started.node.schemas)
     error: EventLogError | None = None
     try:
         await _listen(config, bound, server, http)

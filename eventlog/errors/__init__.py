@@ -11,7 +11,7 @@ request can succeed later (`retry`). The facts of an error are its annotated att
 them that ends with what to do next. A write error also carries `outcome`: `none` (never appended), `unknown`, or `committed` (what
 failed is what was to come after the write).
 
-The root, its branches and the table of codes are in `tree`; the leaves are here, branch by branch.
+The root, its branches and the table of codes are in `tree`, what HTTP alone has in `web`; the leaves are here, branch by branch.
 """
 
 from collections.abc import Sequence
@@ -218,8 +218,7 @@ class PrimariesMissing(Unavailable):
     def __str__(self) -> str:
         named = ", ".join(map(str, self.segments[:_NAMED_MAX]))
         more = f" and {len(self.segments) - _NAMED_MAX} more" if len(self.segments) > _NAMED_MAX else ""
-        word = "segment" if len(self.segments) == 1 else "segments"
-        return self.sentence.format(named=f"{word} {named}{more}", **self.facts())
+        return self.sentence.format(named=f"segment{'s' * (len(self.segments) > 1)} {named}{more}", **self.facts())
 
 
 class NotEnoughReplicas(Unavailable):
@@ -402,6 +401,7 @@ class TooLarge(Refused):
 
 class KeyExists(Refused):
     code = "KEY_EXISTS"
+    http_status = 412
     sentence = "key {key!r} exists with version {version}"
     key: str
     version: int
@@ -411,6 +411,7 @@ class VersionMismatch(Refused):
     """`expected` is -1 where any entry would have done, and there is none."""
 
     code = "VERSION_MISMATCH"
+    http_status = 412
     sentence = "key {key!r} has version {found} (0: none), not {expected}; read it again and decide"
     key: str
     expected: int

@@ -1,17 +1,28 @@
-"""The HTTP server: `/health/live`, `/health/ready`, `/metrics`; `GET /` answers `{}`. And the paths of a schema registry."""
+"""The HTTP server: `/health/live`, `/health/ready`, `/metrics`, the API under `/v1`, and a schema registry; `GET /` answers `{}`.
+
+Two kinds of connections share the port. Those that have asked nothing of the API are for probes: there are few places, and the oldest gives
+way to a newcomer. The API has places of its own, and nobody is closed for another there.
+"""
 
 import asyncio
 import logging
 import socket
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, field
+from typing import Final
 
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
-from eventlog.errors import BadConfig
+from eventlog.errors import BadConfig, EventLogError, Overloaded, tellable
+from eventlog.http.calls import BodyBounds, called, check_page, refusal
+from eventlog.http.entries import Caches, Entries
+from eventlog.http.events import Events
+from eventlog.http.local import InsideRoads, LocalCore
 from eventlog.http.registry import Registrar, answer, is_registry_path
-from eventlog.limits import KIB, SCHEMA_BYTES_MAX
+from eventlog.limits import KIB, MIB, SCHEMA_BYTES_MAX
+from eventlog.transport.connection import Dispatch
+from eventlog.wire.session import SessionOptions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,38 +35,132 @@ class Probes:
 
 STOP_S = 0.5  # is what requests get to end in when the node stops
 IDLE_S = 75.0  # after which a connection without a request is closed
+FIRST_S = 10.0  # within which the head of its first request has to be there
 METHODS = ("GET", "HEAD")
 BODY_S = 10.0  # is what a client gets to send a body in
 BODY_BYTES_MAX = 6 * SCHEMA_BYTES_MAX + 64 * KIB  # a schema as JSON escapes it at worst, and its references
-CONNECTIONS_MAX = 64  # another one has the oldest closed, so that probes get through whoever keeps connections
+CONNECTIONS_MAX = 64  # that the API has not; another one has the oldest closed, so that probes get through whoever keeps connections
+LINE_BYTES_MAX = 16 << 10  # of a request's first line: a key of 4 KiB takes three times as much where all of it is escaped
+
+PREFIX: Final = "/v1/"
+API_CONNECTIONS_MAX: Final = 1_024  # that have asked for something under PREFIX; the next one is told to come again
+BODIES_BYTES_MAX: Final = 128 * MIB
+BODY_MS_MAX: Final = 30_000  # from the end of a request's head to the end of its body
 
 log = logging.getLogger("eventlog.http")
 log.addFilter(lambda record: not (record.exc_info and isinstance(record.exc_info[1], HttpProcessingError)))  # it is answered with 400
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApiOptions:
+    """What the API takes. `own_names` are names of this host, beside the machine's, under which pages of its own may be served."""
+
+    body_bytes_max: int
+    session: SessionOptions = field(default_factory=SessionOptions)
+    own_names: Collection[str] = ()
+    connections_max: int = API_CONNECTIONS_MAX
+    body_ms_max: int = BODY_MS_MAX
+
+
+class Api:
+    """Answers requests whose path begins with PREFIX. The first request makes a connection one of the API's, until it ends."""
+
+    def __init__(self, dispatch: Dispatch, options: ApiOptions) -> None:
+        self._options = options
+        self._roads = InsideRoads(dispatch, options.session)
+        self._bounds = BodyBounds(
+            bytes_max=options.body_bytes_max, all_bytes_max=max(BODIES_BYTES_MAX, options.body_bytes_max), timeout_ms=options.body_ms_max
+        )
+        core = LocalCore(self._roads)
+        self._routes = [*Caches(core).routes(), *Entries(core).routes(), *Events(core).routes()]
+        self._connections: set[object] = set()
+        self._connections_peak = 0
+
+    def has(self, connection: object) -> bool:
+        """Whether a connection is one of the API's."""
+        return connection in self._connections
+
+    def forget(self, connection: object) -> None:
+        """Take note that a connection has ended."""
+        self._connections.discard(connection)
+
+    def figures(self) -> dict[str, tuple[int, int, int]]:
+        """Return used, limit and peak of what is bounded here."""
+        return {
+            "http_api_connections": (len(self._connections), self._options.connections_max, self._connections_peak),
+            "http_body_bytes": (self._bounds.used, self._bounds.all_bytes_max, self._bounds.peak),
+            **self._roads.figures(),
+        }
+
+    async def answer(self, request: web.BaseRequest) -> web.StreamResponse:
+        """Return the answer to a request. One that cannot be told what it wants is told why; the rest of its body is not read."""
+        connection = request.protocol
+        if connection not in self._connections and len(self._connections) >= self._options.connections_max:
+            busy = refusal(Overloaded(what="the number of connections over HTTP", limit=self._options.connections_max))
+            busy.set_status(503)  # 429 blames who asks: others hold the places
+            busy.force_close()
+            return busy
+        self._connections.add(connection)
+        self._connections_peak = max(self._connections_peak, len(self._connections))
+        call = None
+        try:
+            check_page(request, self._options.own_names)
+            handler, call = called(request, self._routes, self._bounds)
+            return await handler(call)
+        except Exception as error:
+            if not isinstance(error, EventLogError):
+                log.exception("http_failed method=%s", request.method)
+            refused = refusal(tellable(error))
+            if not request.content.is_eof():
+                refused.force_close()
+            return refused
+        finally:
+            if call is not None:
+                call.release()
+
+    async def close(self) -> None:
+        """Ask the node no more."""
+        await self._roads.close()
+
+
+class _Connections(web.Server):
+    """The connections there are; `lost` hears of the end of each."""
+
+    lost: Callable[[web.RequestHandler], None]
+
+    def connection_lost(self, handler: web.RequestHandler, exc: BaseException | None = None) -> None:
+        self.lost(handler)
+        super().connection_lost(handler, exc)
+
+
 class HttpServer:
-    """Serves the pages on a bound socket between `start` and `stop`."""
+    """Serves the pages and the API on a bound socket between `start` and `stop`."""
 
     def __init__(
         self,
         probes: Probes,
         bound: socket.socket,
         *,
+        api: Api,
         registry: Registrar | None = None,
         idle_s: float = IDLE_S,
+        first_s: float = FIRST_S,
         body_s: float = BODY_S,
         body_bytes_max: int = BODY_BYTES_MAX,
     ) -> None:
         self._idle_s = idle_s
+        self._first_s = first_s
         self._body_s = body_s
         self._body_bytes_max = body_bytes_max
         self._probes = probes
         self._registry = registry
         self._bound = bound
+        self._api = api
         self._pages = {"/": self._root, "/health/live": self._live, "/health/ready": self._ready, "/metrics": self._metrics}
         self._runner: web.ServerRunner | None = None
         self._listening: asyncio.Server | None = None
         self._connections_peak = 0
+        self._silent: dict[web.RequestHandler, asyncio.TimerHandle] = {}  # that have asked nothing yet
 
     async def start(self) -> int:
         """Listen; return the port.
@@ -64,9 +169,17 @@ class HttpServer:
             BadConfig: the address cannot be listened on.
         """
         # Without an application, whose router has its own opinion of a header `Expect`; and what bodies hold is nobody's business.
-        server = web.Server(
-            self._answer, access_log=None, auto_decompress=False, keepalive_timeout=self._idle_s, lingering_time=STOP_S, logger=log
+        server = _Connections(
+            self._answer,
+            handler_cancellation=True,  # what nobody waits for any more is not gone on with
+            access_log=None,
+            auto_decompress=False,
+            keepalive_timeout=self._idle_s,
+            lingering_time=STOP_S,
+            max_line_size=LINE_BYTES_MAX,
+            logger=log,
         )
+        server.lost = self._lost
         self._runner = web.ServerRunner(server, shutdown_timeout=STOP_S)
         await self._runner.setup()
         try:
@@ -79,11 +192,26 @@ class HttpServer:
 
     def _accept(self) -> web.RequestHandler:
         server = self._server()
-        open_ = server.connections
+        open_ = [connection for connection in server.connections if not self._api.has(connection)]
         for oldest in open_[: max(len(open_) - CONNECTIONS_MAX + 1, 0)]:
             oldest.force_close()
         self._connections_peak = max(self._connections_peak, min(len(open_) + 1, CONNECTIONS_MAX))
-        return server()
+        connection = server()
+        self._silent[connection] = asyncio.get_running_loop().call_later(self._first_s, self._close_silent, connection)
+        return connection
+
+    def _close_silent(self, connection: web.RequestHandler) -> None:
+        """Close a connection that has asked nothing yet: its head may go on coming for ever, a byte at a time."""
+        self._silent.pop(connection, None)
+        connection.force_close()
+
+    def _lost(self, connection: web.RequestHandler) -> None:
+        self._heard(connection)
+        self._api.forget(connection)
+
+    def _heard(self, connection: web.RequestHandler) -> None:
+        if (timer := self._silent.pop(connection, None)) is not None:
+            timer.cancel()
 
     def _server(self) -> web.Server:
         assert self._runner is not None
@@ -92,17 +220,24 @@ class HttpServer:
 
     def figures(self) -> dict[str, tuple[int, int, int]]:
         """Return used, limit and peak of what is bounded here."""
-        return {"http_connections": (len(self._server().connections), CONNECTIONS_MAX, self._connections_peak)}
+        used = sum(not self._api.has(connection) for connection in self._server().connections)
+        return {"http_connections": (used, CONNECTIONS_MAX, self._connections_peak), **self._api.figures()}
 
     async def stop(self) -> None:
         """Stop listening; requests in flight are given up."""
         if self._listening is not None:
             self._listening.close()
+        for timer in self._silent.values():
+            timer.cancel()
         if self._runner is not None:
             await self._runner.cleanup()
+        await self._api.close()
         self._bound.close()
 
-    async def _answer(self, request: web.BaseRequest) -> web.Response:
+    async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
+        self._heard(request.protocol)
+        if request.raw_path.startswith(PREFIX):
+            return await self._api.answer(request)
         if self._registry is not None and is_registry_path(request.path):
             return await self._of_registry(self._registry, request)
         page = self._pages.get(request.path)
@@ -157,3 +292,34 @@ def _ended(response: web.Response) -> web.Response:
     """Return an answer after which the connection is closed: the rest of the body would be taken for a request."""
     response.force_close()
     return response
+
+
+# ------------------------------------------------------------ the Prometheus text format, version 0.0.4
+
+Counter = tuple[str, str, str, float, str]  # name, help, kind, value, labels
+Bounded = tuple[str, int, int, int | None]  # name, used, limit (0: none), peak (None: nobody keeps it)
+
+_BOUNDED_HELP = {
+    "eventlog_used": "What is used of a bounded thing.",
+    "eventlog_limit": "The limit of a bounded thing, 0 for none.",
+    "eventlog_peak": "The most of a bounded thing that was used since start.",
+}
+
+
+def render(counters: Iterable[Counter], bounded: Iterable[Bounded]) -> str:
+    """Return the page; the samples of one name stand together, as the format asks for."""
+    families: dict[str, list[str]] = {}
+    for name, help_text, kind, value, labels in counters:
+        _sample(families, (name, help_text, kind), labels=labels, value=value)
+    things = list(bounded)
+    for index, (name, help_text) in enumerate(_BOUNDED_HELP.items()):
+        for thing, *figures in things:
+            if (figure := figures[index]) is not None:
+                _sample(families, (name, help_text, "gauge"), labels=f'thing="{thing}"', value=float(figure))
+    return "\n".join(line for lines in families.values() for line in lines) + "\n"
+
+
+def _sample(families: dict[str, list[str]], family: tuple[str, str, str], *, labels: str, value: float) -> None:
+    name, help_text, kind = family
+    lines = families.setdefault(name, [f"# HELP {name} {help_text}", f"# TYPE {name} {kind}"])
+    lines.append(f"{name}{{{labels}}} {value:.17g}" if labels else f"{name} {value:.17g}")

@@ -4,16 +4,21 @@ import asyncio
 
 import pytest
 
-from eventlog.http.server import CONNECTIONS_MAX, STOP_S, HttpServer, Probes
+from eventlog.http.server import CONNECTIONS_MAX, STOP_S, Api, HttpServer, Probes, render
 from eventlog.transport.server import bind
+from tests.http.api_ends import api_of
 from tests.loops import WITHIN_S
 from tests.schema.registries import Alone, body, record
+
+
+def serving(probes: Probes, *, api: Api | None = None, **options) -> HttpServer:
+    return HttpServer(probes, bind("127.0.0.1", 0), api=api or api_of(), **options)
 
 
 @pytest.mark.parametrize("request_", [b"GET / HTTP/1.1\r\nHost: a\r\n", b"GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n"])
 def test_a_request_that_never_ends_does_not_hold_up_the_end_of_the_node(request_: bytes) -> None:
     async def main() -> None:
-        server = HttpServer(Probes(ready=str, metrics=str), bind("127.0.0.1", 0))
+        server = serving(Probes(ready=str, metrics=str))
         _, writer = await asyncio.open_connection("127.0.0.1", await server.start())
         writer.write(request_)
         await writer.drain()
@@ -34,7 +39,7 @@ def test_a_request_that_never_ends_does_not_hold_up_the_end_of_the_node(request_
 )
 def test_what_is_no_request_is_refused_and_leaves_nothing_in_the_log(request_: bytes, caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
-        server = HttpServer(Probes(ready=str, metrics=str), bind("127.0.0.1", 0))
+        server = serving(Probes(ready=str, metrics=str))
         reader, writer = await asyncio.open_connection("127.0.0.1", await server.start())
         writer.write(request_)
         assert b" 400 " in await reader.readline()
@@ -62,7 +67,7 @@ def test_requests_that_nobody_needs_are_answered_and_leave_nothing_in_the_log(
     request_: bytes, status: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def main() -> None:
-        server = HttpServer(Probes(ready=str, metrics=str), bind("127.0.0.1", 0))
+        server = serving(Probes(ready=str, metrics=str))
         reader, writer = await asyncio.open_connection("127.0.0.1", await server.start())
         writer.write(request_)
         assert (await reader.readline()).split()[1] == status
@@ -78,7 +83,7 @@ def test_a_page_that_fails_is_in_the_log(caplog: pytest.LogCaptureFixture) -> No
         raise ZeroDivisionError
 
     async def main() -> None:
-        server = HttpServer(Probes(ready=str, metrics=fail), bind("127.0.0.1", 0))
+        server = serving(Probes(ready=str, metrics=fail))
         reader, writer = await asyncio.open_connection("127.0.0.1", await server.start())
         writer.write(b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n")
         assert b" 500 " in await reader.readline()
@@ -93,7 +98,7 @@ def test_a_page_that_fails_is_in_the_log(caplog: pytest.LogCaptureFixture) -> No
 
 def test_whoever_keeps_connections_open_keeps_no_probe_out() -> None:
     async def main() -> None:
-        server = HttpServer(Probes(ready=str, metrics=str), bind("127.0.0.1", 0), idle_s=3_600)  # it is not for this that they are closed
+        server = serving(Probes(ready=str, metrics=str), idle_s=3_600, first_s=3_600)  # it is not for this that they are closed
         port = await server.start()
         kept = [await asyncio.open_connection("127.0.0.1", port) for _ in range(CONNECTIONS_MAX + 10)]
         async with asyncio.timeout(WITHIN_S):
@@ -129,7 +134,7 @@ def test_a_schema_comes_through_the_server() -> None:
     registry = Alone()
     data = body(record("a"))
     sent = POST + b"Connection: close\r\nContent-Length: %d\r\n\r\n" % len(data) + data
-    found = asyncio.run(told(HttpServer(Probes(ready=str, metrics=str), bind("127.0.0.1", 0), registry=registry), sent))
+    found = asyncio.run(told(serving(Probes(ready=str, metrics=str), registry=registry), sent))
     assert found.startswith(b"HTTP/1.1 200 ")
     assert b"application/vnd.schemaregistry.v1+json" in found
     assert list(registry.kept.registry.subjects) == ["s"]
@@ -146,13 +151,176 @@ def test_a_schema_comes_through_the_server() -> None:
 )
 def test_a_body_is_bounded_in_size_and_time(sent: bytes, status: bytes) -> None:
     registry = Alone()
-    probes, bound = Probes(ready=str, metrics=str), bind("127.0.0.1", 0)
-    found = asyncio.run(told(HttpServer(probes, bound, registry=registry, body_s=0.05, body_bytes_max=63), sent))
+    probes = Probes(ready=str, metrics=str)
+    found = asyncio.run(told(serving(probes, registry=registry, body_s=0.05, body_bytes_max=63), sent))
     assert found.split()[1] == status
     assert found.count(b"HTTP/1.1") == 1, "what follows is no request"
     assert not registry.kept.registry.subjects
 
 
 def test_without_a_registry_its_paths_are_none() -> None:
-    found = asyncio.run(told(HttpServer(Probes(ready=str, metrics=str), bind("127.0.0.1", 0)), b"GET /subjects HTTP/1.0\r\n\r\n"))
+    found = asyncio.run(told(serving(Probes(ready=str, metrics=str)), b"GET /subjects HTTP/1.0\r\n\r\n"))
     assert b" 404 " in found.splitlines()[0]
+
+
+class Asker:
+    """A connection on which bytes are sent as they are, and answers read."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader, self.writer = reader, writer
+
+    async def ask(self, data: bytes) -> tuple[int, dict[str, str], bytes]:
+        self.writer.write(data)
+        return await self.answer()
+
+    async def answer(self) -> tuple[int, dict[str, str], bytes]:
+        status = int((await self.reader.readline()).split()[1])
+        headers = {}
+        while line := (await self.reader.readline()).strip().decode():
+            name, _, value = line.partition(": ")
+            headers[name] = value
+        return status, headers, await self.reader.readexactly(int(headers.get("Content-Length", 0)))
+
+
+def using(test, **options) -> None:
+    async def main() -> None:
+        server = serving(Probes(ready=str, metrics=str), **options)
+        port = await server.start()
+        askers: list[Asker] = []
+
+        async def open_() -> Asker:
+            askers.append(Asker(*await asyncio.open_connection("127.0.0.1", port)))
+            return askers[-1]
+
+        async with asyncio.timeout(WITHIN_S):
+            await test(server, open_)
+        for asker in askers:
+            asker.writer.close()
+        await server.stop()
+
+    asyncio.run(main())
+
+
+GET = b"GET /v1/caches/c/entries/k HTTP/1.1\r\nHost: a\r\n\r\n"
+PUT = b"PUT /v1/caches/c/entries/k HTTP/1.1\r\nHost: a\r\n"
+LIVE = b"GET /health/live HTTP/1.1\r\nHost: a\r\n\r\n"
+
+
+def test_the_api_has_places_of_its_own_and_a_newcomer_beyond_them_is_told_to_come_again() -> None:
+    async def test(server, open_) -> None:
+        first, second, third = [await open_() for _ in range(3)]
+        assert (await first.ask(GET))[0] == (await second.ask(GET))[0] == 404
+        status, headers, body = await third.ask(GET)
+        assert (status, headers["Retry-After"], b"OVERLOADED" in body) == (503, "1", True)
+        assert await third.reader.read() == b"", "it is closed"
+        assert (await (await open_()).ask(LIVE))[0] == 200, "a probe needs no place there"
+        assert server.figures()["http_api_connections"] == (2, 2, 2)
+        first.writer.close()
+        while (status := (await (await open_()).ask(GET))[0]) == 503:
+            pass
+        assert status == 404
+
+    using(test, api=api_of(connections_max=2))
+
+
+def test_whoever_asks_the_api_is_not_closed_for_probes() -> None:
+    async def test(server, open_) -> None:
+        asker = await open_()
+        await asker.ask(GET)
+        for _ in range(CONNECTIONS_MAX + 10):
+            await open_()
+        assert (await asker.ask(GET))[0] == 404
+
+    using(test)
+
+
+def test_a_head_that_never_ends_is_not_waited_for() -> None:
+    async def test(server, open_) -> None:
+        slow, heard = await open_(), await open_()
+        assert (await heard.ask(LIVE))[0] == 200
+        slow.writer.write(b"GET / HTTP/1.1\r\nX: ")
+        assert await slow.reader.read() == b""
+        assert (await heard.ask(LIVE))[0] == 200, "it has asked for something"
+
+    using(test, first_s=0.05)
+
+
+def test_a_body_that_does_not_come_is_answered_and_its_connection_closed() -> None:
+    async def test(server, open_) -> None:
+        for announced in (b"Content-Length: 5\r\n\r\n1", b"Transfer-Encoding: chunked\r\n\r\n1\r\n1\r\n"):
+            asker = await open_()
+            status, _, body = await asker.ask(PUT + announced)
+            assert (status, b"BODY_TOO_SLOW" in body) == (408, True)
+            assert await asker.reader.read() == b""
+        assert server.figures()["http_body_bytes"][0] == 0
+
+    using(test, api=api_of(body_ms_max=50))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"Content-Length: 2147483648\r\n\r\n1",
+        b"Transfer-Encoding: chunked\r\n\r\n" + b"100\r\n" + b"1" * 256 + b"\r\n" + b"400\r\n" + b"1" * 1_024 + b"\r\n",
+    ],
+)
+def test_of_a_body_that_is_too_large_the_rest_is_not_read(body: bytes) -> None:
+    async def test(server, open_) -> None:
+        asker = await open_()
+        status, _, said = await asker.ask(PUT + body)
+        assert (status, b"TOO_LARGE" in said) == (413, True)
+        assert await asker.reader.read() == b""
+        assert server.figures()["http_body_bytes"][0] == 0
+
+    using(test)
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"Content-Length: 1\r\nContent-Length: 2\r\n",
+        b"Content-Length: 1\r\nTransfer-Encoding: chunked\r\n",
+        b"Content-Length: +1\r\n",
+        b"Transfer-Encoding: chunked, identity\r\n",
+    ],
+)
+def test_a_body_whose_end_could_be_in_two_places_is_refused_and_nothing_behind_it_is_taken_for_a_request(head: bytes) -> None:
+    async def test(server, open_) -> None:
+        asker = await open_()
+        status, _, _ = await asker.ask(PUT + head + b"\r\n1" + LIVE)
+        assert status == 400
+        assert await asker.reader.read() == b""
+
+    using(test)
+
+
+def test_samples_of_one_name_stand_together_behind_its_help():
+    counters = [
+        ("events", "Events.", "counter", 3.0, 'cache="a"'),
+        ("groups", "Groups.", "counter", 1e15, ""),
+        ("events", "Events.", "counter", 4.0, 'cache="b"'),
+    ]
+    assert render(counters, []).splitlines() == [
+        "# HELP events Events.",
+        "# TYPE events counter",
+        'events{cache="a"} 3',
+        'events{cache="b"} 4',
+        "# HELP groups Groups.",
+        "# TYPE groups counter",
+        "groups 1000000000000000",
+    ]
+
+
+def test_a_bounded_thing_has_used_limit_and_peak():
+    lines = render([], [("queue", 1, 10, 7)]).splitlines()
+    assert [line for line in lines if not line.startswith("#")] == [
+        'eventlog_used{thing="queue"} 1',
+        'eventlog_limit{thing="queue"} 10',
+        'eventlog_peak{thing="queue"} 7',
+    ]
+
+
+def test_a_peak_that_nobody_keeps_is_left_out():
+    lines = render([], [("table", 1, 0, None), ("queue", 1, 10, 7)]).splitlines()
+    assert [line for line in lines if line.startswith("eventlog_peak")] == ['eventlog_peak{thing="queue"} 7']
+    assert 'eventlog_used{thing="table"} 1' in lines

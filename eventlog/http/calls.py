@@ -1,0 +1,252 @@
+"""One request of the API as its handler sees it: names and parameters that are checked, a body that is bounded, an answer to send.
+
+What a browser may be made to send by a page of another origin is refused here, for every route alike.
+"""
+
+import asyncio
+import re
+import socket
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from ipaddress import ip_address
+from typing import Any, Final
+from urllib.parse import unquote_to_bytes, urlsplit
+
+import orjson
+from aiohttp import web
+
+from eventlog.errors import EventLogError, InvalidArgument, Overloaded, TooLarge
+from eventlog.errors.web import BodyTooSlow, ForeignPage, MethodNotAllowed, NoSuchRoute, UnsupportedBody
+
+RETRY_AFTER_S: Final = 1
+SAFE: Final = ("GET", "HEAD")
+FORM_TYPES: Final = frozenset({"application/x-www-form-urlencoded", "multipart/form-data", "text/plain"})
+"""What a page may send to any host without asking it first (Fetch standard, "CORS-safelisted request-header")."""
+IDS: Final = frozenset({"after", "at", "copy_upto", "expected", "first_id", "found", "id", "ids", "last_id", "upto", "version"})
+"""Facts of errors that are ids: text, because JavaScript's and jq's numbers end at 2^53."""
+_ESCAPE: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
+
+
+@dataclass(slots=True, kw_only=True)
+class BodyBounds:
+    """What bodies may hold. `bytes_max` is one body's, `all_bytes_max` that of all that are being read or worked on."""
+
+    bytes_max: int
+    all_bytes_max: int
+    timeout_ms: int
+    used: int = 0
+    peak: int = 0
+
+    def take(self, size: int) -> None:
+        """Count `size` bytes. Raises Overloaded where others hold what there is."""
+        if self.used + size > self.all_bytes_max:
+            raise Overloaded(what="the number of bytes in bodies", limit=self.all_bytes_max)
+        self.used += size
+        self.peak = max(self.peak, self.used)
+
+
+@dataclass(slots=True, kw_only=True)
+class Call:
+    """A request. `names` are the variable parts of its path, `parameters` those behind the question mark, each once."""
+
+    request: web.BaseRequest
+    names: Mapping[str, str | bytes]
+    parameters: Mapping[str, str]
+    bounds: BodyBounds
+    held: int = field(default=0, init=False)
+
+    def text(self, name: str) -> str:
+        """Return a part of the path as text. Raises InvalidArgument where it is none."""
+        found = self.names[name]
+        if isinstance(found, bytes):
+            raise InvalidArgument(why=f"{name} {found!r} in the path is not UTF-8")
+        return found
+
+    def choice(self, name: str, allowed: Collection[str], default: str) -> str:
+        """Return a parameter that is one of a few words."""
+        found = self.parameters.get(name, default)
+        if found not in allowed:
+            raise InvalidArgument(why=f"{name} is {found!r}: use {' or '.join(allowed)}")
+        return found
+
+    def number(self, name: str, default: int, *, low: int, high: int) -> int:
+        """Return a parameter that is a whole number in `[low, high]`."""
+        found = self.parameters.get(name)
+        if found is None:
+            return default
+        if not (found.isascii() and found.isdigit() and len(found) < 20 and low <= int(found) <= high):
+            raise InvalidArgument(why=f"{name} is {found!r}: give a whole number from {low} to {high}")
+        return int(found)
+
+    def flag(self, name: str, *, default: bool) -> bool:
+        """Return a parameter that is `true` or `false`."""
+        return self.choice(name, ("true", "false"), "true" if default else "false") == "true"
+
+    async def body(self) -> bytes:
+        """Return the whole body; it counts until the request is answered.
+
+        Raises:
+            UnsupportedBody: it is compressed: nobody knows how large it will be.
+            TooLarge: it is, or says that it will be; the rest is not read.
+            Overloaded: other bodies fill the memory that there is for them.
+            BodyTooSlow: it did not come in time.
+        """
+        request, bounds = self.request, self.bounds
+        if encoding := request.headers.get("Content-Encoding"):
+            raise UnsupportedBody(found=f"content encoding {encoding!r}", instead="send it as it is")
+        if (told := request.content_length) is not None and told > bounds.bytes_max:
+            raise TooLarge(what="a body", size=told, limit=bounds.bytes_max)
+        pieces: list[bytes] = []
+        try:
+            async with asyncio.timeout(bounds.timeout_ms / 1000):
+                async for piece in request.content.iter_any():
+                    bounds.take(len(piece))
+                    self.held += len(piece)
+                    if self.held > bounds.bytes_max:
+                        raise TooLarge(what="a body", size=self.held, limit=bounds.bytes_max)
+                    pieces.append(piece)
+        except TimeoutError:
+            raise BodyTooSlow(timeout_ms=bounds.timeout_ms) from None
+        return b"".join(pieces)
+
+    def release(self) -> None:
+        """Count the body no more."""
+        self.bounds.used -= self.held
+        self.held = 0
+
+
+Handler = Callable[[Call], Awaitable[web.StreamResponse]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Route:
+    """A path, whose parts in braces are variable, what is done for each method, and the parameters that each takes."""
+
+    path: str
+    handlers: Mapping[str, Handler]
+    parameters: Mapping[str, frozenset[str]]
+
+    def match(self, parts: Sequence[str]) -> dict[str, str] | None:
+        """Return the variable parts of a path, as they came, where it is this route's."""
+        own = self.path.split("/")
+        if len(own) != len(parts):
+            return None
+        names: dict[str, str] = {}
+        for mine, theirs in zip(own, parts, strict=True):
+            if mine.startswith("{"):
+                names[mine[1:-1]] = theirs
+            elif mine != theirs:
+                return None
+        return names
+
+
+def called(request: web.BaseRequest, routes: Sequence[Route], bounds: BodyBounds) -> tuple[Handler, Call]:
+    """Return who answers a request, and the request as they see it.
+
+    Raises:
+        NoSuchRoute, MethodNotAllowed: nobody does.
+        InvalidArgument: a part of the path, or a parameter, means nothing.
+    """
+    path, _, query = request.raw_path.partition("?")
+    parts = path.split("/")
+    for route in routes:
+        names = route.match(parts)
+        if names is None:
+            continue
+        method = "GET" if request.method == "HEAD" else request.method
+        handler = route.handlers.get(method)
+        if handler is None:
+            allowed = [*route.handlers, *(["HEAD"] if "GET" in route.handlers else [])]
+            raise MethodNotAllowed(method=request.method, path=path, allowed=", ".join(sorted(allowed)))
+        parameters = _parameters(query, route.parameters.get(method, frozenset()))
+        return handler, Call(
+            request=request, names={name: _unescaped(part) for name, part in names.items()}, parameters=parameters, bounds=bounds
+        )
+    raise NoSuchRoute(path=path)
+
+
+def _unescaped(part: str) -> str | bytes:
+    """Return what a part of a path stands for, bytes where that is no text."""
+    if _ESCAPE.search(part):
+        raise InvalidArgument(why=f"{part!r} in the path has a % that two hexadecimal digits do not follow; write %25")
+    data = unquote_to_bytes(part)
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return data
+
+
+def _parameters(query: str, known: Collection[str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for pair in filter(None, query.split("&")):
+        name, _, value = pair.replace("+", " ").partition("=")
+        name_, value_ = _unescaped(name), _unescaped(value)
+        if isinstance(name_, bytes) or isinstance(value_, bytes):
+            raise InvalidArgument(why=f"parameter {pair!r} is not UTF-8")
+        if name_ not in known:
+            raise InvalidArgument(why=f"there is no parameter {name_!r} here; use {', '.join(sorted(known)) or 'none'}")
+        if name_ in found:
+            raise InvalidArgument(why=f"parameter {name_!r} is given twice")
+        found[name_] = value_
+    return found
+
+
+def check_page(request: web.BaseRequest, own_names: Collection[str]) -> None:
+    """Refuse a change that a page of another origin has a browser send.
+
+    A browser names the page's origin with every change. A name that somebody else's DNS points to this host is such a page's, too: so
+    the host has to be an address, this machine, or one of `own_names`.
+
+    Raises:
+        ForeignPage, UnsupportedBody: it may be one.
+    """
+    if request.method in SAFE:
+        return
+    if request.headers.get("Content-Type") is not None and (found := request.content_type) in FORM_TYPES:
+        raise UnsupportedBody(found=f"content type {found!r}", instead="say what it is with Content-Type, such as application/json")
+    host = request.headers.get("Host", "")
+    origin = request.headers.get("Origin")
+    if origin is not None and (urlsplit(origin).netloc != host or not _is_own(host, own_names)):
+        raise ForeignPage(origin=origin[:200], host=host[:200])
+
+
+def _is_own(host: str, own_names: Collection[str]) -> bool:
+    try:
+        name = urlsplit(f"//{host}").hostname or ""
+    except ValueError:
+        return False
+    if name in {"localhost", socket.gethostname().lower(), *own_names}:
+        return True
+    try:
+        ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+def answer(status: int, content: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> web.Response:
+    """Return an answer in JSON."""
+    return web.Response(status=status, body=orjson.dumps(content), content_type="application/json", headers=headers)
+
+
+def refusal(error: EventLogError) -> web.Response:
+    """Return the answer that tells of an error: its code, its sentence, its facts. An unknown outcome is told by its status, too."""
+    status = 504 if error.outcome == "unknown" else error.http_status
+    headers = {"Retry-After": str(RETRY_AFTER_S)} if error.retry and error.outcome == "none" else {}
+    if isinstance(error, MethodNotAllowed):
+        headers["Allow"] = error.allowed
+    if found := getattr(error, "version", getattr(error, "found", None)) if status == web.HTTPPreconditionFailed.status_code else None:
+        headers["ETag"] = f'"{found}"'
+    return answer(status, told(error), headers)
+
+
+def told(error: EventLogError) -> dict[str, Any]:
+    """Return what is told of an error wherever it is: its code, its sentence, its outcome, its facts."""
+    facts = {name: _fact(name, fact) for name, fact in error.facts().items()}
+    return facts | {"error": error.code, "message": str(error), "outcome": error.outcome}
+
+
+def _fact(name: str, fact: Any) -> Any:
+    if name not in IDS:
+        return fact
+    return [str(one) for one in fact] if isinstance(fact, list | tuple) else str(fact)

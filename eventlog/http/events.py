@@ -1,0 +1,230 @@
+"""Events of a cache as a stream: lines of JSON, or server-sent events where a browser's `EventSource` asks for these.
+
+What is not read stays with the node: a stream writes one batch when the socket has taken the last, so a reader that has stopped costs a
+cursor and a batch.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from typing import Any, Final, Protocol
+
+import orjson
+from aiohttp import web
+
+from eventlog.batch.json_lines import JsonLines
+from eventlog.client.reading.batches import EventBatch
+from eventlog.errors import EventLogError, InvalidArgument
+from eventlog.events import Event
+from eventlog.http.calls import Call, Route, told
+from eventlog.http.local import LocalCore, LocalReads
+from eventlog.limits import POLL_WAIT_MS_MAX
+
+SERVER_SENT: Final = "text/event-stream"
+LINES: Final = "application/x-ndjson"
+HEAD_S: Final = 0.25  # after which the head goes out though nothing has come yet; what is refused within it has a status that says so
+SILENCE_S: Final = 15.0  # after which a comment keeps a stream of server-sent events open: proxies close what is silent for longer
+EVENTS_MAX: Final = (1 << 31) - 1
+BATCH_BYTES: Final = 256 << 10
+PARAMETERS: Final = frozenset(
+    {"after", "position", "from_time", "where", "parameters", "select", "listener", "continuous", "state_first", "follow", "max", "wait"}
+)
+
+
+class Events:
+    """The route of a cache's events."""
+
+    def __init__(self, core: LocalCore) -> None:
+        self._core = core
+
+    def routes(self) -> list[Route]:
+        """Return what is served here."""
+        return [Route(path="/v1/caches/{cache}/events", handlers={"GET": self.get}, parameters={"GET": PARAMETERS})]
+
+    async def get(self, call: Call) -> web.StreamResponse:
+        """Stream what follows a place, to the end of the log as it is now, or on and on.
+
+        Raises:
+            EventLogError: what is asked for cannot be; once the head is out the stream ends with the error instead.
+        """
+        is_server_sent = SERVER_SENT in call.request.headers.get("Accept", "")
+        wanted = _wanted(call, follows=is_server_sent)
+        left = call.number("max", 0, low=1, high=EVENTS_MAX) or EVENTS_MAX
+        wait_ms = call.number("wait", 0, low=0, high=POLL_WAIT_MS_MAX)
+        if wait_ms and wanted["follow"]:
+            raise InvalidArgument(why="wait is for a request that ends: leave it out, or give follow=false")
+        place = _id if _is_ordered(wanted) else _position
+        form: _Form = _ServerSent(place) if is_server_sent else _Lines(place)
+        stream = _Stream(call.request, form)
+        if call.request.method == "HEAD":
+            return web.Response(headers=stream.headers)
+        async with self._core.reads(call.text("cache")) as cache:
+            batches = _once(cache, wanted, max_events=left, wait_ms=wait_ms) if wait_ms else _batches(cache, wanted)
+            try:
+                await stream.send(batches, left)
+            except EventLogError as error:
+                if not (is_server_sent or stream.has_begun):
+                    raise
+                await stream.end(error)
+        return stream.response
+
+
+def _wanted(call: Call, *, follows: bool) -> dict[str, Any]:
+    """Return the options of a read. Where to begin: behind the last event that a browser says it got, else as the parameters say."""
+    given = call.parameters
+    wanted: dict[str, Any] = {name: given[name] for name in ("where", "select", "listener") if name in given}
+    for name in ("continuous", "state_first"):
+        wanted[name] = call.flag(name, default=False)
+    wanted["follow"] = call.flag("follow", default=follows)
+    if "parameters" in given:
+        try:
+            wanted["parameters"] = orjson.loads(given["parameters"])
+        except ValueError as error:
+            raise InvalidArgument(why=f"parameters are no JSON: {error}") from error
+        if not isinstance(wanted["parameters"], list | dict):
+            raise InvalidArgument(why="parameters are neither a list nor an object")
+    if "from_time" in given:
+        wanted["from_time"] = call.number("from_time", 0, low=0, high=1 << 53)
+    if len(starts := [given[name] for name in ("after", "position") if name in given]) > 1:
+        raise InvalidArgument(why="after and position exclude each other")
+    if last := call.request.headers.get("Last-Event-ID"):
+        wanted.pop("from_time", None)
+        wanted["state_first"] = False
+        starts = [last]
+    for start in starts:
+        wanted["from_id"] = int(start) if start.isascii() and start.isdigit() else start
+    return wanted
+
+
+async def _batches(cache: LocalReads, wanted: dict[str, Any]) -> AsyncGenerator[list[Event], None]:
+    async with aclosing(cache.event_batches(max_bytes=BATCH_BYTES, **wanted)) as batches:
+        async for batch in batches:
+            yield _events_of(batch)
+
+
+async def _once(cache: LocalReads, wanted: dict[str, Any], *, max_events: int, wait_ms: int) -> AsyncGenerator[list[Event], None]:
+    options = {name: value for name, value in wanted.items() if name not in {"follow", "from_id", "from_time"}}
+    if "from_time" in wanted:
+        raise InvalidArgument(why="wait and from_time exclude each other: read from the time on, then wait after the last id")
+    answer = await cache.poll(wanted.get("from_id"), max_events=max_events, max_bytes=BATCH_BYTES, wait_ms=wait_ms, **options)
+    yield list(answer.events)
+
+
+def _events_of(batch: EventBatch) -> list[Event]:
+    return list(batch.events())
+
+
+async def _next(batches: AsyncGenerator[list[Event], None]) -> list[Event] | None:
+    return await anext(batches, None)
+
+
+def _is_ordered(wanted: dict[str, Any]) -> bool:
+    """Whether an id says where to go on: not where entries come, or the rest of them that a token stands for."""
+    start = wanted.get("from_id", 0)
+    is_plain = isinstance(start, int) or start in {"earliest", "latest"}
+    return is_plain and not (wanted["state_first"] or "listener" in wanted)
+
+
+def _id(event: Event) -> str:
+    """Return where an ordered read goes on: everything up to an event's id has come before it."""
+    return str(event.id)
+
+
+def _position(event: Event) -> str:
+    """Return where a read goes on that has entries in it, or began at a token."""
+    return event.position
+
+
+class _Form(Protocol):
+    """How a stream says what it says."""
+
+    content_type: str
+    comment: bytes
+
+    def events(self, events: list[Event]) -> bytes: ...
+
+    def error(self, error: EventLogError) -> bytes: ...
+
+
+class _Lines:
+    """A JSON object a line."""
+
+    content_type = LINES
+    comment = b""
+
+    def __init__(self, place: Callable[[Event], str]) -> None:
+        self._lines = JsonLines(place)
+
+    def events(self, events: list[Event]) -> bytes:
+        return self._lines.lines(events)
+
+    def error(self, error: EventLogError) -> bytes:
+        return orjson.dumps(told(error)) + b"\n"
+
+
+class _ServerSent:
+    """Server-sent events (HTML standard, section 9.2): `id` is where to go on behind an event."""
+
+    content_type = SERVER_SENT
+    comment = b":\n\n"
+
+    def __init__(self, place: Callable[[Event], str]) -> None:
+        self._place = place
+        self._lines = JsonLines(place)
+
+    def events(self, events: list[Event]) -> bytes:
+        place, lines = self._place, self._lines.lines
+        return b"".join([b"id: %b\ndata: %b\n" % (place(event).encode(), lines((event,))) for event in events])
+
+    def error(self, error: EventLogError) -> bytes:
+        return b"event: error\ndata: %b\n\n" % orjson.dumps(told(error))
+
+
+class _Stream:
+    """The answer while it is written."""
+
+    def __init__(self, request: web.BaseRequest, form: _Form) -> None:
+        self.headers = {"Content-Type": form.content_type, "Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
+        self.response = web.StreamResponse(headers=self.headers)
+        self._request = request
+        self._form = form
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether the head is out."""
+        return self.response.prepared
+
+    async def send(self, batches: AsyncGenerator[list[Event], None], left: int) -> None:
+        """Write at most `left` events. Raises what the batches do."""
+        async with aclosing(batches):
+            upcoming: asyncio.Task[list[Event] | None] | None = None
+            try:
+                while left > 0:
+                    upcoming = upcoming or asyncio.get_running_loop().create_task(_next(batches))
+                    done, _ = await asyncio.wait([upcoming], timeout=SILENCE_S if self.has_begun else HEAD_S)
+                    if not done:
+                        await self._write(self._form.comment)
+                        continue
+                    events, upcoming = upcoming.result(), None
+                    if events is None:
+                        break
+                    await self._write(self._form.events(events[:left]))
+                    left -= len(events)
+            finally:
+                if upcoming is not None:
+                    upcoming.cancel()
+                    await asyncio.wait([upcoming])
+        await self._write(b"")
+        await self.response.write_eof()
+
+    async def end(self, error: EventLogError) -> None:
+        """Write why there is no more."""
+        await self._write(self._form.error(error))
+        await self.response.write_eof()
+
+    async def _write(self, data: bytes) -> None:
+        """Have the socket take bytes, and wait until it takes more."""
+        if not self.has_begun:
+            await self.response.prepare(self._request)
+        if data:
+            await self.response.write(data)

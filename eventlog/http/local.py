@@ -1,0 +1,220 @@
+"""The client that HTTP is: the calls of every client, over a connection within the process to the node that took the request.
+
+That node forwards what another one leads, so answers, refusals, conditions and formats are a client's. Writes carry no producer: each is
+sent once, and where nobody knows what became of it, whoever asked over HTTP is told so and decides.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Final
+
+import numpy as np
+
+from eventlog.batch.build import Columns, build_write
+from eventlog.batch.one import build_one
+from eventlog.client.connections.known import Known
+from eventlog.client.connections.requests import Requests
+from eventlog.client.options import ClientOptions
+from eventlog.client.reading.following import Follower
+from eventlog.client.reading.reads import CacheReads
+from eventlog.client.reading.rows import CacheByKey
+from eventlog.client.values import Removed, written
+from eventlog.client.writing.singles import CacheSingles, Condition, Expecting, Written, condition_of
+from eventlog.errors import BadMessage, ClientClosed, ConnectionLost, OutcomeUnknown
+from eventlog.events import Kind
+from eventlog.limits import KIB, PROCESS_BYTES_IN_FLIGHT_MAX
+from eventlog.routing.routes import Routes
+from eventlog.transport.connection import Connection, Dispatch
+from eventlog.transport.greeting import ConnectOptions
+from eventlog.transport.inside import connect_inside
+from eventlog.wire import eventlog_pb2 as pb
+from eventlog.wire.eventlog_pb2 import Message
+from eventlog.wire.flow import ProcessBudget
+from eventlog.wire.session import SessionOptions
+
+NAME: Final = "http"
+READ_AHEAD_BYTES: Final = 256 * KIB  # of one stream: with all that there may be, what nobody reads stays small
+_OPTIONS: Final = ClientOptions(routing="any", idempotent=False, name=NAME, read_ahead_bytes=READ_AHEAD_BYTES)
+
+
+class InsideRoads(Known):
+    """The one road of these clients: to the node around them. It is opened by the first request, and again after it was dropped."""
+
+    def __init__(self, dispatch: Dispatch, session: SessionOptions) -> None:
+        super().__init__()
+        self.is_closed = False
+        self._dispatch = dispatch
+        self._connect = ConnectOptions(client=NAME, session=session, bytes_in_flight_max=PROCESS_BYTES_IN_FLIGHT_MAX)
+        self._process = ProcessBudget(PROCESS_BYTES_IN_FLIGHT_MAX)
+        self._connection: Connection | None = None
+        self._opening = asyncio.Lock()
+        self._session = session
+
+    def another(self) -> "InsideRoads":
+        """Return a road of its own, counted with this one."""
+        found = InsideRoads(self._dispatch, self._session)
+        found._process = self._process
+        return found
+
+    def now(self) -> float:
+        """Return the time by which deadlines are kept, in seconds."""
+        return asyncio.get_running_loop().time()
+
+    async def pause(self, seconds: float) -> None:
+        """Wait."""
+        await asyncio.sleep(seconds)
+
+    def live(self) -> list[Connection]:
+        """Return the connection, if it is open."""
+        return [] if self._connection is None or self._connection.is_closed else [self._connection]
+
+    async def connection(self, _node: int, _deadline: float) -> Connection:
+        """Return the connection: the node forwards what is another's.
+
+        Raises:
+            ClientClosed: HTTP is served no more.
+        """
+        async with self._opening:
+            if self.is_closed:
+                raise ClientClosed(what="HTTP server")
+            if self._connection is None or self._connection.is_closed:
+                self._connection = await connect_inside(self._dispatch, self._connect, process=self._process, name=NAME)
+                self.greeted(self._connection.hello, where="this node")
+            return self._connection
+
+    async def other_than(self, _lacking: set[int]) -> Connection:
+        """Return the same: there is no other."""
+        return await self.connection(0, 0.0)
+
+    def note_lacking(self, _lacking: set[int], _connection: Connection | None) -> bool:
+        """Return that nobody else can be asked."""
+        return False
+
+    def drop(self, connection: Connection) -> None:
+        """Close the connection; the next request opens another."""
+        connection.close()
+
+    @property
+    def on_stale(self) -> Callable[[], None]:
+        """What to call when primaries may be others: nothing, the node hears of that by itself."""
+        return _nothing
+
+    def figures(self) -> dict[str, tuple[int, int, int]]:
+        """Return used, limit and peak of what requests hold in the node."""
+        return {"http_bytes_in_flight": (self._process.used, self._process.limit, self._process.peak)}
+
+    async def close(self) -> None:
+        """Ask no more."""
+        self.is_closed = True
+        for connection in self.live():
+            connection.close()
+            await connection.wait_closed()
+
+
+def _nothing() -> None:
+    pass
+
+
+class LocalCore:
+    """What all requests share; a stream has one of its own."""
+
+    def __init__(self, nodes: InsideRoads) -> None:
+        self.options = _OPTIONS
+        self.nodes = nodes
+        self.requests = Requests(nodes, _OPTIONS)
+        self.follower = Follower(nodes, self.requests, _OPTIONS)
+
+    @property
+    def cluster(self) -> str:
+        """The id of the cluster, once `open` has returned."""
+        return self.nodes.cluster
+
+    async def open(self) -> None:
+        """Learn what the node is, before `routes` is asked for."""
+        await self.nodes.connection(0, 0.0)
+
+    @property
+    def routes(self) -> Routes:
+        """How keys are spread over segments. Raises ClientClosed: it was never opened."""
+        if self.nodes.routes is None:
+            raise ClientClosed(what="HTTP server")
+        return self.nodes.routes
+
+    async def cache(self, name: str) -> "LocalCache":
+        """Return a cache. It is looked up for each request: one that is dropped and created again is another.
+
+        Raises:
+            CacheNotFound: there is none of this name.
+        """
+        await self.open()
+        return await LocalCache(self, name)
+
+    @asynccontextmanager
+    async def reads(self, name: str) -> AsyncIterator["LocalReads"]:
+        """A cache to be read by a stream, over a road that is closed behind it. Raises CacheNotFound: there is none of this name."""
+        core = LocalCore(self.nodes.another())
+        try:
+            await core.open()
+            yield await LocalReads(core, name)
+        finally:
+            await core.nodes.close()
+
+
+class LocalCache(CacheSingles, CacheByKey):
+    """A cache, as requests of HTTP use it."""
+
+    _core: LocalCore
+
+    async def _write_one(
+        self,
+        key: bytes,
+        value: bytes,
+        *,
+        becomes: type[Written],
+        condition: Condition | None,
+        headers: bytes,
+        wants_previous: bool,
+        timeout_ms: int | None,
+        lifespan_ms: int = 0,
+        expecting: Expecting | None = None,
+    ) -> Written:
+        info, _ = await self._found()
+        routes = self._core.routes
+        segment = routes.segment(key, by_prefix=info.route_by_prefix)
+        kind = Kind.REMOVED if becomes is Removed else Kind.CREATED
+        if lifespan_ms:
+            columns = Columns(
+                kinds=np.array([kind], np.uint8),
+                keys=[key],
+                values=[value],
+                expiry=np.array([lifespan_ms], np.int64),
+                headers=[headers] if headers else None,
+            )
+            body = build_write(columns, segments=routes.segments, by_prefix=info.route_by_prefix).buffers
+        else:
+            body = [build_one(key, value, kind=kind, segment=segment, headers=headers)]
+        write = pb.Write(cache_id=info.id, blocks=1, previous=wants_previous)
+        if condition is not None:
+            write.conditions.append(condition_of(condition))
+        try:
+            reply = await self._core.requests.ask(
+                Message(write=write), *body, segment=segment, repeatable=False, timeout_ms=self._core.options.limit_ms(timeout_ms)
+            )
+        except ConnectionLost as error:
+            if error.outcome != "unknown":
+                raise
+            raise OutcomeUnknown(outcome="unknown", why="the connection was lost before the answer came") from error
+        answer = reply.message.write_answer
+        found = written(answer.id, answer.kind)
+        if answer.events != 1 or not isinstance(found, becomes):
+            raise BadMessage(outcome="unknown", why=f"an answer of kind {answer.kind} for {answer.events} events to a write of one")
+        if expecting is not None:
+            await self._acknowledged(expecting, (key,), (found.id,))
+        return found
+
+
+class LocalReads(CacheReads):
+    """A cache, as streams of HTTP read its events: each over a connection of its own, so that one who does not read holds up nobody."""
+
+    _core: LocalCore

@@ -10,7 +10,6 @@ Each class has a stable `code`, the same in Python, on the wire, over HTTP and o
 request can succeed later (`retry`). The facts of an error are its annotated attributes; `str(error)` is one sentence made from
 them that ends with what to do next. A write error also carries `outcome`: `none` (never appended), `unknown`, or `committed` (what
 failed is what was to come after the write).
-
 The root, its branches and the table of codes are in `tree`, what HTTP alone has in `web`; the leaves are here, branch by branch.
 """
 
@@ -28,6 +27,7 @@ from eventlog.errors.tree import foreign as foreign
 from eventlog.errors.tree import from_wire as from_wire
 from eventlog.errors.tree import tellable as tellable
 from eventlog.errors.tree import walk as walk
+from eventlog.errors.web import *  # noqa: F403 -- all of them, under the names by which they are caught
 
 _NAMED_MAX = 5
 

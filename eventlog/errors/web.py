@@ -2,6 +2,8 @@
 
 from eventlog.errors.tree import Misuse, Refused
 
+__all__ = ["BodyTooSlow", "ForeignPage", "MethodNotAllowed", "NoEntry", "NoSuchRoute", "UnsupportedBody"]
+
 
 class NoSuchRoute(Misuse):
     code = "NO_SUCH_ROUTE"

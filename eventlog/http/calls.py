@@ -15,8 +15,17 @@ from urllib.parse import unquote_to_bytes, urlsplit
 import orjson
 from aiohttp import web
 
-from eventlog.errors import EventLogError, InvalidArgument, Overloaded, TooLarge
-from eventlog.errors.web import BodyTooSlow, ForeignPage, MethodNotAllowed, NoSuchRoute, UnsupportedBody
+from eventlog.errors import (
+    BodyTooSlow,
+    EventLogError,
+    ForeignPage,
+    InvalidArgument,
+    MethodNotAllowed,
+    NoSuchRoute,
+    Overloaded,
+    TooLarge,
+    UnsupportedBody,
+)
 
 RETRY_AFTER_S: Final = 1
 SAFE: Final = ("GET", "HEAD")

@@ -15,8 +15,7 @@ from aiohttp import web
 
 from eventlog.client.formats import CacheFormat
 from eventlog.client.values import CacheInfo, Entry, Removed, Stored, cache_info, cache_options
-from eventlog.errors import InvalidArgument
-from eventlog.errors.web import NoEntry, UnsupportedBody
+from eventlog.errors import InvalidArgument, NoEntry, UnsupportedBody
 from eventlog.http.calls import Call, Route, answer
 from eventlog.http.local import LocalCache, LocalCore
 from eventlog.wire import eventlog_pb2 as pb

@@ -37,7 +37,9 @@ def wanted(name: str) -> list[Requirement]:
 
 @pytest.mark.parametrize("name", FILES)
 def test_every_requirement_is_one_version_with_hashes(name: str) -> None:
-    assert [entry for entry in entries(name) if not re.match(r"[a-z0-9._-]+(\[[a-z, -]+\])?==\S+ .*--hash=sha256:[0-9a-f]{64}", entry)] == []
+    assert [
+        entry for entry in entries(name) if not re.match(r"[a-z0-9._-]+(\[[a-z, -]+\])?==\S+ .*--hash=sha256:[0-9a-f]{64}", entry)
+    ] == []
 
 
 @pytest.mark.parametrize("name", FILES)

@@ -19,6 +19,7 @@ BETWEEN_S = (0.2, 3.0)
 FAULT_S = (0.1, 7.0)  # beyond what a lease lasts
 THINK_S = 0.4
 READS = 0.4
+MEMBERS = 2
 QUIET_S = 60.0
 RUN_S = 600.0
 
@@ -39,6 +40,7 @@ class History:
 
     written: list[Written] = field(default_factory=list)
     followed: list[tuple[int, str, bytes]] = field(default_factory=list)
+    consumed: Counter[int] = field(default_factory=Counter)  # ids, by the members of a group
     reached: Counter[str] = field(default_factory=Counter)
 
 
@@ -69,7 +71,7 @@ class Run:
         await self._until(lambda: all(host.started for host in world.hosts))
         async with world.connect() as client:
             cache = await client.create_cache("c", format="bytes")
-            follower = asyncio.create_task(self._follow(cache))
+            readers = [asyncio.create_task(self._follow(cache)), *(asyncio.create_task(self._consume(cache)) for _ in range(MEMBERS))]
             writers = [asyncio.create_task(self._write(cache, number)) for number in range(WRITERS)]
             self._stage = "faults"
             await self._faults()
@@ -81,8 +83,11 @@ class Run:
                 events = await self._settled(cache)
                 self._stage = "the reader that follows"
                 await self._caught_up(len(events))
-            follower.cancel()
-            await asyncio.gather(follower, return_exceptions=True)
+                self._stage = "the members of a group"
+                await self._until(lambda: {event.id for event in events} <= self.history.consumed.keys())
+            for reader in readers:
+                reader.cancel()
+            await asyncio.gather(*readers, return_exceptions=True)
             await self._judge(cache, events)
             self._stage = "equal copies"
             await self._until(self._are_copies_equal)
@@ -129,6 +134,18 @@ class Run:
     async def _follow(self, cache: Any) -> None:
         async for event in cache.events(follow=True):
             self.history.followed.append((event.id, event.key, event.value_bytes))
+
+    async def _consume(self, cache: Any) -> None:
+        """Be a member of a group, again and again: what it was given counts, committed or not."""
+        while True:
+            try:
+                async with cache.consumer(group="g") as consumer:
+                    async for event in consumer:
+                        self.history.consumed[event.id] += 1
+                        await consumer.commit(event)
+            except EventLogError as error:
+                self.history.reached[f"member: {error.code}"] += 1
+                await asyncio.sleep(0.2)
 
     async def _settled(self, cache: Any) -> list[Any]:
         """Read the whole log, once everything is back."""
@@ -203,6 +220,8 @@ class Run:
             both = zip(self.history.followed, log, strict=False)
             first = next((pair for pair in both if pair[0] != pair[1]), (len(self.history.followed), len(log)))
             self.violations.append(f"who followed saw another log: {first}")
+        if unknown := self.history.consumed.keys() - set(ids):
+            self.violations.append(f"a member of a group was given {sorted(unknown)[:3]}, which are not in the log")
         self._judge_writes(events)
         for key in sorted({event.key for event in events}):
             last = next(event for event in reversed(events) if event.key == key)

@@ -39,8 +39,7 @@ from eventlog.client.reading.iterating import EntryBatch, Key
 from eventlog.client.reading.rows import Rows
 from eventlog.client.reading.scanning import Scan as AsyncScan
 from eventlog.client.reading.wanted import OnTrimmed, ReadOptions
-from eventlog.client.shown import Shown
-from eventlog.client.values import CacheInfo, ClientUsage, Entry, StoredMany
+from eventlog.client.values import CacheInfo, ClientUsage, Entry, Shown, StoredMany
 from eventlog.errors import ClientClosed, InvalidArgument
 from eventlog.events import Event
 from eventlog.groups.record import Mode

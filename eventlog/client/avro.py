@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, Final
 import fastavro
 from fastavro import _read_py
 
-from eventlog.client.avro_fit import Fitting
-from eventlog.client.strict_json import Misfit
 from eventlog.errors import UnreadableValue
 from eventlog.predicate.avro import UNREADABLE, avro_json
 from eventlog.schema.avro import AvroSchema
+from eventlog.schema.avro_fit import Fitting
+from eventlog.schema.strict_json import Misfit
 
 if TYPE_CHECKING:
     from eventlog.client.avro_columns import AvroColumns

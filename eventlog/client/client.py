@@ -22,8 +22,7 @@ from eventlog.client.reports import (
     segment_info,
     status,
 )
-from eventlog.client.shown import Shown
-from eventlog.client.values import CacheInfo, ClientUsage, Format, KeyFormat, cache_info, cache_options, checked_id
+from eventlog.client.values import CacheInfo, ClientUsage, Format, KeyFormat, Shown, cache_info, cache_options, checked_id
 from eventlog.errors import InvalidArgument, TimedOut
 from eventlog.routing.addresses import parse_addresses
 from eventlog.wire import eventlog_pb2 as pb

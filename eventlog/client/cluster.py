@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from eventlog.client.connections.requests import Requests
-from eventlog.client.shown import Shown
+from eventlog.client.values import Shown
 from eventlog.limits import KEY_OVERLAP_MS_DEFAULT
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message

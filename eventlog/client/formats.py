@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from eventlog.client.strict_json import Misfit, article, encode_json, encode_json_many
 from eventlog.client.values import CacheInfo
 from eventlog.errors import BadValue, InvalidArgument, TooLarge
 from eventlog.events import TOO_DEEP, are_too_deep, decode_value, encode_headers, is_too_deep
 from eventlog.limits import HEADERS_BYTES_MAX, KEY_BYTES_MAX
+from eventlog.schema.strict_json import Misfit, article, encode_json, encode_json_many
 
 if TYPE_CHECKING:
     from eventlog.client.avro import AvroFormat

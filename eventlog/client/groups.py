@@ -10,7 +10,7 @@ import msgspec
 
 from eventlog.client.connections.requests import Requests
 from eventlog.client.reading.wanted import start_of
-from eventlog.client.shown import Shown
+from eventlog.client.values import Shown
 from eventlog.errors import InvalidArgument
 from eventlog.ids import ID_MAX
 from eventlog.wire import eventlog_pb2 as pb

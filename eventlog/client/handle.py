@@ -6,8 +6,7 @@ from typing import Any, Protocol, Self
 from eventlog.client.connections.requests import Requests, Roads
 from eventlog.client.formats import CacheFormat
 from eventlog.client.options import ClientOptions
-from eventlog.client.shown import Shown
-from eventlog.client.values import CacheInfo, cache_info
+from eventlog.client.values import CacheInfo, Shown, cache_info
 from eventlog.routing.routes import Routes
 from eventlog.wire.eventlog_pb2 import DescribeCache, Message
 

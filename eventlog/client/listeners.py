@@ -8,8 +8,7 @@ from eventlog.client.connections.requests import Requests
 from eventlog.client.handle import CacheHandle
 from eventlog.client.reading.filtering import Parameters, Select, filter_of
 from eventlog.client.reading.wanted import token_text
-from eventlog.client.shown import Shown
-from eventlog.client.values import checked_id
+from eventlog.client.values import Shown, checked_id
 from eventlog.errors import InvalidArgument
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message

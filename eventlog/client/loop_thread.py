@@ -9,7 +9,7 @@ from concurrent.futures import CancelledError, Future
 from contextlib import suppress
 from typing import Any, Final, Generic, Self, TypeVar
 
-from eventlog.client.shown import Shown
+from eventlog.client.values import Shown
 from eventlog.errors import ClientClosed, InvalidArgument
 from eventlog.transport.loops import new_event_loop
 

@@ -1,9 +1,9 @@
-"""What a client's calls return, and how messages of the wire say it. Plain values: nothing here knows a connection."""
+"""What a client's calls return, how messages of the wire say it, and what it hands out shows itself as. Nothing here knows a connection."""
 
 from dataclasses import dataclass
 from functools import cached_property
 from operator import index
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NoReturn
 
 from eventlog.batch.marks import ABSENT, REFUSED
 from eventlog.errors import InvalidArgument
@@ -240,3 +240,19 @@ def cache_info(cache: pb.CacheDescription) -> CacheInfo:
         schema=options.schema,
         from_id=cache.from_id,
     )
+
+
+class Shown:
+    """What stays in the process that has the connections: its public name is its `repr`, and pickling says what to send instead."""
+
+    _place: ClassVar[str] = "eventlog"
+
+    def _described(self) -> str:
+        """Return what stands behind the name."""
+        return ""
+
+    def __repr__(self) -> str:
+        return f"<{self._place}.{type(self).__name__}{self._described()}>"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(f"{self!r} cannot be pickled: send its address or name, and connect in the other process")

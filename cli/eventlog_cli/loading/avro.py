@@ -13,8 +13,8 @@ import msgspec
 from fastavro.read import BLOCK_READERS, LOGICAL_READERS
 
 from eventlog.client.formats import avro_format
-from eventlog.client.strict_json import Misfit
 from eventlog.limits import VALUE_BYTES_CAP
+from eventlog.schema.strict_json import Misfit
 from eventlog_cli.loading.rows import Batch, RowRefused, Shape, Unreadable, type_name
 from eventlog_cli.loading.source import Damaged, Input
 

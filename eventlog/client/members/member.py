@@ -13,7 +13,7 @@ from typing import Any, Self
 
 from eventlog.client.connections.requests import chance
 from eventlog.client.core import ClientCore
-from eventlog.client.shown import Shown
+from eventlog.client.values import Shown
 from eventlog.clock import now_s
 from eventlog.errors import ClientClosed, EventLogError, GroupNotFound, InvalidArgument, StaleMember, TimedOut
 from eventlog.events import EventSource

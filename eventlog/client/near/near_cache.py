@@ -18,8 +18,7 @@ from eventlog.client.formats import CacheFormat
 from eventlog.client.near.table import MISS, Fill, NearStatistics, NearTable, Read
 from eventlog.client.options import ClientOptions
 from eventlog.client.reading.rows import RowReader, entry_of
-from eventlog.client.shown import Shown
-from eventlog.client.values import CacheInfo, Entry, Removed, Stored, StoredMany
+from eventlog.client.values import CacheInfo, Entry, Removed, Shown, Stored, StoredMany
 from eventlog.client.writing.writes import CacheWrites
 from eventlog.clock import now_s
 from eventlog.errors import (

@@ -15,8 +15,7 @@ from eventlog.client.reading.iterating import EntryBatch, EntryReader, ForEachRe
 from eventlog.client.reading.past import PastReader, id_at
 from eventlog.client.reading.rows import Rows
 from eventlog.client.reading.wanted import segments_of
-from eventlog.client.shown import Shown
-from eventlog.client.values import CacheInfo, Entry
+from eventlog.client.values import CacheInfo, Entry, Shown
 from eventlog.errors import InvalidArgument
 from eventlog.limits import ANSWER_BYTES_MAX, CHUNK_BYTES_DEFAULT, ITERATION_BATCH_ENTRIES_MAX
 

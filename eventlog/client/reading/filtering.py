@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from eventlog.client.strict_json import plain
 from eventlog.client.values import CacheInfo
 from eventlog.errors import InvalidArgument
+from eventlog.schema.strict_json import plain
 from eventlog.wire.eventlog_pb2 import Filter, FilterDescription
 
 if TYPE_CHECKING:

@@ -14,8 +14,7 @@ from eventlog.client.connections.requests import Asking, Patience, Roads
 from eventlog.client.formats import CacheFormat
 from eventlog.client.handle import CacheHandle
 from eventlog.client.options import ClientOptions
-from eventlog.client.shown import Shown
-from eventlog.client.values import CacheInfo, Entry, checked_id, consistency_number
+from eventlog.client.values import CacheInfo, Entry, Shown, checked_id, consistency_number
 from eventlog.errors import CorruptData, EventLogError, InvalidArgument, NotPrimary
 from eventlog.routing.routes import Routes
 from eventlog.wire import eventlog_pb2 as pb

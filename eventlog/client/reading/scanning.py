@@ -16,7 +16,7 @@ from eventlog.client.reading.filtering import Parameters, Select
 from eventlog.client.reading.iterating import form_of
 from eventlog.client.reading.reads import CacheReads
 from eventlog.client.reading.wanted import ScanOptions
-from eventlog.client.shown import Shown
+from eventlog.client.values import Shown
 from eventlog.errors import InvalidArgument
 from eventlog.events import Kind
 

@@ -17,7 +17,7 @@ from uuid import UUID
 
 import msgspec
 
-from eventlog.client.strict_json import Misfit, article, spelled
+from eventlog.schema.strict_json import Misfit, article, spelled
 
 Fit = Callable[[Any], Any]
 """Returns what is written for a value; raises Misfit."""

@@ -19,8 +19,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eventlog.client.formats import CacheFormat
-from eventlog.client.strict_json import encode_json, encode_json_many, plain
 from eventlog.errors import BadValue
+from eventlog.schema.strict_json import encode_json, encode_json_many, plain
 from tests.client.test_formats import info
 
 JSON = CacheFormat(info())

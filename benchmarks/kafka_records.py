@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -17,9 +18,9 @@ from eventlog.batch.join import pack
 from eventlog.batch.layout import ValueHead, encode_value
 from eventlog.events import Kind
 from eventlog.ids import ID_STEP, id_before, time_of
-from eventlog.kafka.envelope import Shape, rows_of
+from eventlog.kafka.envelope import batches_of, rows_of
 from eventlog.kafka.records import KIND_LETTERS
-from eventlog.kafka.topic import batches_of
+from eventlog.kafka.shape import Shape
 
 READ = 10_000
 SEGMENTS = 256
@@ -33,6 +34,7 @@ REPEATED_EVENTS = 40_000  # of small reads, so that a round can be timed
 RECORDS_AT_MOST = ENVELOPE_AT_MOST = 0.7
 SMALL_AT_MOST = 1.0
 SHAPE = Shape(cache="orders", cluster="c", prefix="eventlog", topic="eventlog.orders", version="1", is_json=True, has_text_keys=True)
+RAW = replace(SHAPE, form="raw")
 TEMPLATE = (
     b'{"before":{"_key":"%b",%b,"after":{"_key":"%b",%b,"source":{"version":"1","connector":"eventlog","name":"eventlog","ts_ms":%d,'
     b'"snapshot":"false","db":"c","sequence":"[\\"%d\\",\\"%d\\"]","ts_us":%d000,"ts_ns":%d000000,"table":"orders","segment":%d,'
@@ -56,7 +58,7 @@ def _rows(rounds: int) -> list[Row]:
         found.append(against(f"records, reads of {count}", ours=ours, bare=theirs, unit=unit, at_most=SMALL_AT_MOST))
     read = columns(READ, image_bytes=IMAGE_BYTES)
     for name, way, at_most in (("a template", _templates, ENVELOPE_AT_MOST), ("orjson", _dumped, None)):
-        ours, theirs = _by_turns(rounds, partial(rows_of, read, "debezium", SHAPE, now_ms=NOW_MS), partial(way, read), events=READ)
+        ours, theirs = _by_turns(rounds, partial(rows_of, read, SHAPE, now_ms=NOW_MS), partial(way, read), events=READ)
         found.append(against(f"envelopes, against {name}", ours=ours, bare=theirs, unit=unit, at_most=at_most))
     return found
 
@@ -106,7 +108,7 @@ def _records(count: int, partitions: int) -> Callable[[], object]:
     read = columns(count)
 
     def make() -> list[bytearray]:
-        found = batches_of(read, "raw", SHAPE, partitions=partitions, now_ms=NOW_MS, bytes_max=BATCH_BYTES)
+        found = batches_of(read, RAW, partitions=partitions, now_ms=NOW_MS, bytes_max=BATCH_BYTES)
         return [batch.sealed() for batch in found]
 
     return make

@@ -12,7 +12,7 @@ import fastavro
 from fastavro import _read_py
 
 from eventlog.errors import UnreadableValue
-from eventlog.predicate.avro import UNREADABLE, avro_json
+from eventlog.predicate.avro import avro_json, read_whole
 from eventlog.schema.avro import AvroSchema
 from eventlog.schema.avro_fit import Fitting
 from eventlog.schema.strict_json import Misfit
@@ -80,14 +80,7 @@ class AvroFormat:
         return None if not data and self._takes_bytes else self._decode(data)
 
     def _decode(self, data: bytes) -> Any:
-        buffer = BytesIO(data)
-        try:
-            found = self._read(buffer, self._typed, None)
-        except UNREADABLE as error:
-            raise UnreadableValue(why=f"{type(error).__name__} {error}".strip()[:200]) from error
-        if buffer.tell() != len(data):
-            raise UnreadableValue(why=f"{len(data) - buffer.tell()} of {len(data)} bytes are left over")
-        return found
+        return read_whole(self._read, data, self._typed)
 
     def json(self, data: bytes) -> bytes:
         """Return a stored value as JSON, from which `encode` makes the same value again.

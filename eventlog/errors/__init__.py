@@ -27,6 +27,8 @@ from eventlog.errors.tree import foreign as foreign
 from eventlog.errors.tree import from_wire as from_wire
 from eventlog.errors.tree import tellable as tellable
 from eventlog.errors.tree import walk as walk
+from eventlog.errors.values import BadValue as BadValue
+from eventlog.errors.values import UnfitValue as UnfitValue
 from eventlog.errors.web import *  # noqa: F403 -- all of them, under the names by which they are caught
 
 _NAMED_MAX = 5
@@ -377,14 +379,6 @@ class Unalterable(Refused):
     code = "UNALTERABLE"
     sentence = "{option} of a cache is fixed at creation; create another cache"
     option: str
-
-
-class BadValue(Refused):
-    code = "BAD_VALUE"
-    http_status = 400
-    sentence = "value of key {key!r}: {why}"
-    key: str
-    why: str
 
 
 class TooLarge(Refused):

@@ -73,6 +73,24 @@ def mask_of(mask: Mask) -> Any:
     return pa.array(mask)
 
 
+def index_of(rows: Ints) -> Any:
+    """Return row numbers as arrow takes them."""
+    return pa.array(rows)
+
+
+def constant(item: bytes, count: int) -> Column:
+    """Return one byte string for each of `count` rows."""
+    return chosen((item,), np.zeros(count, np.uint8))
+
+
+def spread(column: Column, mask: Mask, other: bytes | None) -> Column:
+    """Return the rows of a column in the places that `mask` has for them, and `other` in the rest."""
+    if len(column) == len(mask):
+        return column
+    rest = pa.nulls(len(mask), BINARY) if other is None else constant(other, len(mask))
+    return pc.replace_with_mask(rest, pa.array(mask), column) if len(column) else rest
+
+
 def where(mask: Mask, column: Column, other: bytes | None) -> Column:
     """Return a column with `other` in the rows outside `mask`."""
     return pc.if_else(mask_of(mask), column, pa.scalar(other, BINARY))

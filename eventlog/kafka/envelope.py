@@ -6,8 +6,9 @@ fields of a value that is an object behind the key, which stands under `key_fiel
 other value stands in a field `value`, bytes in base64. Values are spliced in and not parsed: they were known to be JSON when they
 were stored.
 
-With a schema in each message (`has_schema`) a row has two fields whatever the value is, since the fields of values are not declared
-anywhere: the key, and the value as text of the logical type `io.debezium.data.Json`, or as bytes.
+The encodings `json-schema` and `avro` declare rows. Where values have a declared type, the fields of a record stand in the row in the same
+way, and each value is checked and told as its type says. Where not, a row has two fields whatever the value is: the key, and the value
+as text of the logical type `io.debezium.data.Json`, or as bytes.
 
 What is left to the caller: rows that lack a before-image (`rows_without_before`), which consumers of `debezium` cannot take.
 """
@@ -15,9 +16,7 @@ What is left to the caller: rows that lack a before-image (`rows_without_before`
 import json
 from binascii import b2a_base64
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, Final, Literal, NamedTuple, TypeAlias
+from typing import Final, NamedTuple
 
 import msgspec
 import numpy as np
@@ -28,66 +27,19 @@ from eventlog.batch.columns import EventColumns
 from eventlog.batch.texts import Texts
 from eventlog.events import KIND_NAMES, Kind
 from eventlog.ids import EPOCH_MS, TIME_SHIFT
-from eventlog.kafka import columns
+from eventlog.kafka import avro, columns
 from eventlog.kafka.columns import Column, Items
-from eventlog.kafka.records import LOOP_MAX
+from eventlog.kafka.records import LOOP_MAX, EventHeaders, RecordBatch, Records, build_batches
+from eventlog.kafka.shape import CONNECTOR, Shape
 
-FormatName: TypeAlias = Literal["debezium", "upsert", "raw"]
-KEY_FIELD: Final = "_key"
-VALUE_FIELD: Final = "value"
-JSON_TYPE: Final = "io.debezium.data.Json"
-CONNECTOR: Final = "eventlog"
 _OPS: Final = {Kind.CREATED: "c", Kind.MODIFIED: "u", Kind.REMOVED: "d", Kind.EXPIRED: "d", Kind.STATE: "r"}
+_OP_NAMES: Final = [_OPS[kind] for kind in Kind]
 _CREATED, _REMOVED, _EXPIRED, _STATE = (int(kind) for kind in (Kind.CREATED, Kind.REMOVED, Kind.EXPIRED, Kind.STATE))
 _ESCAPE: Final = rb"\u"
 _OBJECT, _QUOTE, _BACKSLASH, _SPACE = b'{"\\ '
 _CLOSE = ord("}")
 _OF_FIELDS, _OF_NOTHING, _OF_OTHER = range(3)
 _SEPARATORS = (b",", b"", b',"value":')
-
-
-@dataclass(frozen=True, kw_only=True)
-class Shape:
-    """How a cache's events are told. `prefix` names the source to its readers, `topic` the schemas."""
-
-    cache: str
-    cluster: str
-    prefix: str
-    topic: str
-    version: str
-    is_json: bool
-    has_text_keys: bool
-    key_field: str = KEY_FIELD
-    has_tombstones: bool = True
-    has_schema: bool = False
-
-    @cached_property
-    def front_of_row(self) -> bytes:
-        """What stands before the key in a row and in a record's key."""
-        return b"{" + _text(self.key_field) + b":"
-
-    @cached_property
-    def bounds_of_key(self) -> tuple[bytes, bytes]:
-        """What stands before and behind the key in a record's key."""
-        if not self.has_schema:
-            return self.front_of_row, b"}"
-        return b'{"schema":' + self.key_schema + b',"payload":' + self.front_of_row, b"}}"
-
-    @cached_property
-    def front_of_source(self) -> bytes:
-        """What stands between the rows and the time of the event."""
-        known = f'"version":{json.dumps(self.version)},"connector":"{CONNECTOR}","name":{json.dumps(self.prefix)}'
-        return f',"source":{{{known},"ts_ms":'.encode()
-
-    @cached_property
-    def key_schema(self) -> bytes:
-        """The schema of record keys, as Kafka Connect has it."""
-        return msgspec.json.encode(_struct([_field(self.key_field, "string")], name=f"{self.topic}.Key"))
-
-    @cached_property
-    def value_schema(self) -> bytes:
-        """The schema of `debezium` messages, as Kafka Connect has it."""
-        return msgspec.json.encode(_envelope_schema(self))
 
 
 class Rows(NamedTuple):
@@ -98,21 +50,90 @@ class Rows(NamedTuple):
     values: Items
 
 
-def rows_of(events: EventColumns, form: FormatName, shape: Shape, *, now_ms: int) -> Rows:
-    """Return the records of events. `now_ms` is when they are told, in milliseconds since 1970: `ts_ms` of the envelope."""
-    if form == "debezium":
-        return _debezium(events, shape, now_ms=now_ms)
-    return _as_it_is(events, shape, has_plain_keys=form == "raw")
+def batches_of(events: EventColumns, shape: Shape, *, partitions: int, now_ms: int, bytes_max: int) -> list[RecordBatch]:
+    """Return a read as batches of at most `bytes_max`, but for one of a single larger record.
+
+    Events of segment s go to partition s % partitions, in their order. Batches of a partition follow each other. A batch's
+    `first` and `count` are rows of what it was made of: in `debezium` a removal is two of them.
+
+    Raises:
+        UnfitValue: a value is not of its declared type.
+    """
+    if not len(events):
+        return []
+    places = events.segments % partitions
+    if np.count_nonzero(places[1:] < places[:-1]):
+        events = events.take(places.argsort(kind="stable"))
+    of, keys, values = rows_of(events, shape, now_ms=now_ms)
+    if len(of) > len(events):
+        events = events.take(of)
+    headers = EventHeaders(
+        ids=events.ids,
+        segments=events.segments,
+        offsets=events.offsets,
+        kinds=events.kinds,
+        own=None if events.headers is None else _own(events),
+    )
+    records = Records(
+        partitions=events.segments % partitions,
+        timestamps=(events.ids >> TIME_SHIFT) + EPOCH_MS,
+        keys=keys,
+        values=values,
+        headers=headers,
+    )
+    return build_batches(records, bytes_max=bytes_max)
 
 
-def _as_it_is(events: EventColumns, shape: Shape, *, has_plain_keys: bool) -> Rows:
-    """Return values as they are, and nothing where they were removed."""
-    everything, gone = np.arange(len(events)), removals(events)
+def _own(events: EventColumns) -> columns.Items:
+    assert events.headers is not None, "asked where there are some"
     if len(events) <= LOOP_MAX:
+        return list[bytes | None](events.headers.to_list())
+    return columns.of_texts(events.headers)
+
+
+def rows_of(events: EventColumns, shape: Shape, *, now_ms: int) -> Rows:
+    """Return the records of events. `now_ms` is when they are told, in milliseconds since 1970: `ts_ms` of the envelope.
+
+    Raises:
+        UnfitValue: a value is not of its declared type.
+    """
+    gone = removals(events)
+    if shape.form != "debezium":
+        return _as_it_is(events, gone, shape)
+    images = _had_one(events) & events.has_before, ~gone
+    if shape.encoding == "avro":
+        keys, values = avro.key_records(events, shape), avro.envelopes(events, images, shape, now_ms=now_ms, ops=_OP_NAMES)
+    else:
+        told = _keys(events.keys, shape)
+        keys, values = _key_records(told, shape), _envelopes(events, told, images, shape, now_ms=now_ms)
+    everything = np.arange(len(events))
+    if not shape.has_tombstones or not np.count_nonzero(gone):
+        return Rows(everything, keys, values)
+    of = everything.repeat(np.where(gone, 2, 1))
+    is_told = np.ones(len(of), bool)
+    is_told[1:] = of[1:] != of[:-1]
+    rows = columns.index_of(of)
+    return Rows(of, keys.take(rows), columns.where(is_told, values.take(rows), None))
+
+
+def _as_it_is(events: EventColumns, gone: Mask, shape: Shape) -> Rows:
+    """Return values as they are, and nothing where they were removed."""
+    everything, is_raw = np.arange(len(events)), shape.form == "raw"
+    if shape.encoding == "avro":
+        return Rows(everything, avro.key_records(events, shape), avro.value_records(events, ~gone, shape))
+    if len(events) <= LOOP_MAX and shape.encoding == "json":
         values = [None if is_gone else value for value, is_gone in zip(events.values.to_list(), gone.tolist(), strict=True)]
-        return Rows(everything, events.keys.to_list() if has_plain_keys else _few_key_records(events.keys, shape), values)
-    keys = columns.of_texts(events.keys) if has_plain_keys else _key_records(_keys(events.keys, shape), shape)
-    return Rows(everything, keys, columns.where(~gone, columns.of_texts(events.values), None))
+        return Rows(everything, events.keys.to_list() if is_raw else _few_key_records(events.keys, shape), values)
+    keys = columns.of_texts(events.keys) if is_raw else _key_records(_keys(events.keys, shape), shape)
+    if shape.encoding == "json":
+        return Rows(everything, keys, columns.where(~gone, columns.of_texts(events.values), None))
+    rows = np.flatnonzero(~gone)
+    told = columns.join(_front_of_schema(shape), _payloads(events, rows, events.values.take(rows), shape, word="value"), b"}")
+    return Rows(everything, keys, columns.spread(told, ~gone, None))
+
+
+def _front_of_schema(shape: Shape) -> bytes:
+    return b'{"schema":' + shape.value_schema + b',"payload":'
 
 
 def removals(events: EventColumns) -> Mask:
@@ -132,26 +153,22 @@ def _had_one(events: EventColumns) -> Mask:
     return found
 
 
-def _debezium(events: EventColumns, shape: Shape, *, now_ms: int) -> Rows:
-    keys, gone = _keys(events.keys, shape), removals(events)
-    fronts = columns.join(shape.front_of_row, keys)
-    # mostly there is none of these anywhere, and asking each value takes ten times as long as all together
-    signs = [sign for sign in (_text(shape.key_field), _ESCAPE) if sign in events.values.data]
-    after = _images(fronts, events.values, ~gone, shape, signs=signs)
-    before = (
-        columns.where(np.zeros(len(events), bool), keys, b"null")
-        if events.before is None
-        else _images(fronts, events.before, _had_one(events) & events.has_before, shape, signs=signs)
-    )
+def _envelopes(events: EventColumns, keys: Column, images: tuple[Mask, Mask], shape: Shape, *, now_ms: int) -> Column:
+    """Return envelopes in JSON; `images` are where there is a before-image and a value."""
+    rows = _RowsInJson(events, columns.join(shape.front_of_row, keys), shape)
+    had, has = images
+    has_schema = shape.encoding == "json-schema"
+    after = rows.images(events.values, has, word="value")
+    before = columns.constant(b"null", len(events)) if events.before is None else rows.images(events.before, had, word="before")
     ids, offsets = columns.of_numbers(events.ids), columns.of_numbers(events.offsets)
     times = columns.of_numbers((events.ids >> TIME_SHIFT) + EPOCH_MS)
     db, table = json.dumps(shape.cluster), json.dumps(shape.cache)
-    values = columns.join(
-        b'{"schema":' + shape.value_schema + b',"payload":{"before":' if shape.has_schema else b'{"before":',
+    return columns.join(
+        _front_of_schema(shape) + b'{"before":' if has_schema else b'{"before":',
         before,
         b',"after":',
         after,
-        shape.front_of_source,
+        _front_of_source(shape),
         times,
         b',"snapshot":"',
         columns.chosen((b"false", b"true"), (events.kinds == _STATE).astype(np.uint8)),
@@ -171,21 +188,19 @@ def _debezium(events: EventColumns, shape: Shape, *, now_ms: int) -> Rows:
         ids,
         columns.chosen(_ends(now_ms, shape), events.kinds),
     )
-    records = _key_records(keys, shape)
-    everything = np.arange(len(events))
-    if not shape.has_tombstones or not np.count_nonzero(gone):
-        return Rows(everything, records, values)
-    of = everything.repeat(np.where(gone, 2, 1))
-    is_told = np.ones(len(of), bool)
-    is_told[1:] = of[1:] != of[:-1]
-    return Rows(of, records.take(of), columns.where(is_told, values.take(of), None))
+
+
+def _front_of_source(shape: Shape) -> bytes:
+    """Return what stands between the rows and the time of the event."""
+    known = f'"version":{json.dumps(shape.version)},"connector":"{CONNECTOR}","name":{json.dumps(shape.prefix)}'
+    return f',"source":{{{known},"ts_ms":'.encode()
 
 
 def _ends(now_ms: int, shape: Shape) -> list[bytes]:
     """Return the end of a message of each kind."""
-    told = f'"ts_ms":{now_ms},"ts_us":{now_ms}000,"ts_ns":{now_ms}000000,"transaction":null}}' + ("}" if shape.has_schema else "")
-    kinds = {int(kind): f',"kind":"{KIND_NAMES[kind]}"}},"op":"{op}",{told}' for kind, op in _OPS.items()}
-    return [kinds.get(number, "").encode() for number in range(max(kinds) + 1)]
+    end = "}" if shape.encoding == "json-schema" else ""
+    told = f'"ts_ms":{now_ms},"ts_us":{now_ms}000,"ts_ns":{now_ms}000000,"transaction":null}}{end}'
+    return [f',"kind":"{name}"}},"op":"{op}",{told}'.encode() for name, op in zip(KIND_NAMES, _OP_NAMES, strict=True)]
 
 
 # ---------------------------------------------------------------- keys
@@ -204,43 +219,73 @@ def _keys(keys: Texts, shape: Shape) -> Column:
 
 
 def _told_key(key: bytes, shape: Shape) -> bytes:
-    return _text(key.decode()) if shape.has_text_keys else b'"' + b2a_base64(key, newline=False) + b'"'
+    return msgspec.json.encode(key.decode()) if shape.has_text_keys else b'"' + b2a_base64(key, newline=False) + b'"'
+
+
+def _bounds_of_key(shape: Shape) -> tuple[bytes, bytes]:
+    """Return what stands before and behind the key in a record's key."""
+    if shape.encoding != "json-schema":
+        return shape.front_of_row, b"}"
+    return b'{"schema":' + shape.key_schema + b',"payload":' + shape.front_of_row, b"}}"
 
 
 def _few_key_records(keys: Texts, shape: Shape) -> list[bytes]:
     """Return what `_key_records` does, one by one."""
-    front, end = shape.bounds_of_key
+    front, end = _bounds_of_key(shape)
     return [b"".join((front, _told_key(key, shape), end)) for key in keys.to_list()]
 
 
 def _key_records(keys: Column, shape: Shape) -> Column:
     """Return record keys: a struct of one field."""
-    front, end = shape.bounds_of_key
+    front, end = _bounds_of_key(shape)
     return columns.join(front, keys, end)
 
 
 # ---------------------------------------------------------------- rows
 
 
-def _images(fronts: Column, values: Texts, is_there: Mask, shape: Shape, *, signs: Sequence[bytes]) -> Column:
-    """Return rows of values, `null` where there is none. `fronts` are rows up to the key; `signs`: see `_may_have`."""
-    rows = np.flatnonzero(is_there)
-    if len(rows) == len(is_there):
-        return _told(fronts, values, shape, signs)
-    nothing = columns.chosen((b"null",), np.zeros(len(is_there), np.uint8))
-    if not len(rows):
-        return nothing
-    found = _told(fronts.take(rows), values.take(rows), shape, signs)
-    return pc.replace_with_mask(nothing, columns.mask_of(is_there), found)
+class _RowsInJson:
+    """Makes rows of values. `fronts` are rows up to the key."""
+
+    def __init__(self, events: EventColumns, fronts: Column, shape: Shape) -> None:
+        self._events = events
+        self._fronts = fronts
+        self._shape = shape
+        # mostly there is none of these anywhere, and asking each value takes ten times as long as all together; values before are in
+        # the same stored bytes
+        signs = (msgspec.json.encode(shape.key_field), _ESCAPE)
+        self._signs = [sign for sign in signs if sign in events.values.data] if shape.is_json and shape.encoding == "json" else []
+
+    def images(self, values: Texts, is_there: Mask, *, word: str) -> Column:
+        """Return rows of values, `null` where there is none."""
+        rows = np.flatnonzero(is_there)
+        if len(rows) == len(is_there):
+            return self._told(rows, self._fronts, values, word=word)
+        found = self._told(rows, self._fronts.take(columns.index_of(rows)), values.take(rows), word=word)
+        return columns.spread(found, is_there, b"null")
+
+    def _told(self, rows: Ints, fronts: Column, values: Texts, *, word: str) -> Column:
+        shape, declared = self._shape, self._shape.declared
+        if not len(rows):
+            return fronts
+        if declared is None and shape.is_json and shape.encoding == "json":
+            return _spliced(fronts, values, shape, self._signs)
+        if declared is None or not declared.is_spread:
+            return columns.join(fronts, _SEPARATORS[_OF_OTHER], _payloads(self._events, rows, values, shape, word=word), b"}")
+        payloads = avro.converted(self._events, rows, values, shape, word=word)
+        if shape.has_own_key:
+            return columns.of_items(payloads)
+        separator = _SEPARATORS[_OF_FIELDS if declared.fields else _OF_NOTHING]
+        return columns.join(fronts, separator, columns.of_items([payload[1:] for payload in payloads]))
 
 
-def _told(fronts: Column, values: Texts, shape: Shape, signs: Sequence[bytes]) -> Column:
+def _payloads(events: EventColumns, rows: Ints, values: Texts, shape: Shape, *, word: str) -> Column:
+    """Return values as they stand in a field of their own."""
+    if shape.declared is not None:
+        return columns.of_items(avro.converted(events, rows, values, shape, word=word))
     if not shape.is_json:
-        told = columns.of_items([b'"' + b2a_base64(value, newline=False) + b'"' for value in values.to_list()])
-        return columns.join(fronts, _SEPARATORS[_OF_OTHER], told, b"}")
-    if shape.has_schema:
-        return columns.join(fronts, b',"value":"', _escaped(columns.of_texts(values)), b'"}')
-    return _spliced(fronts, values, shape, signs)
+        return columns.of_items([b'"' + b2a_base64(value, newline=False) + b'"' for value in values.to_list()])
+    return columns.join(b'"', _escaped(columns.of_texts(values)), b'"')
 
 
 def _spliced(fronts: Column, values: Texts, shape: Shape, signs: Sequence[bytes]) -> Column:
@@ -285,60 +330,3 @@ def _escaped(column: Column) -> Column:
     for plain, told in ((b"\\", rb"\\"), (b'"', rb"\""), (b"\n", rb"\n"), (b"\r", rb"\r"), (b"\t", rb"\t")):
         column = pc.replace_substring(column, plain, told)
     return column
-
-
-def _text(text: str) -> bytes:
-    return msgspec.json.encode(text)
-
-
-# ---------------------------------------------------------------- schemas, as Kafka Connect writes them
-
-
-def _envelope_schema(shape: Shape) -> dict[str, Any]:
-    value = (
-        _field(VALUE_FIELD, "string", name=JSON_TYPE, version=1, optional=True)
-        if shape.is_json
-        else _field(VALUE_FIELD, "bytes", optional=True)
-    )
-    row = _struct([_field(shape.key_field, "string"), value], name=f"{shape.topic}.Value", optional=True)
-    texts = ("version", "connector", "name")
-    numbers = (("segment", "int32"), ("offset", "int64"), ("event_id", "int64"))
-    source = _struct(
-        [
-            *(_field(name, "string") for name in texts),
-            _field("ts_ms", "int64"),
-            {**_field("snapshot", "string", name="io.debezium.data.Enum", version=1, optional=True), "default": "false"},
-            _field("db", "string"),
-            _field("sequence", "string", optional=True),
-            _field("ts_us", "int64", optional=True),
-            _field("ts_ns", "int64", optional=True),
-            _field("table", "string"),
-            *(_field(name, kind) for name, kind in numbers),
-            _field("kind", "string"),
-        ],
-        name="eventlog.Source",
-    )
-    transaction = _struct(
-        [_field("id", "string"), _field("total_order", "int64"), _field("data_collection_order", "int64")],
-        name="event.block",
-        optional=True,
-    )
-    return _struct(
-        [
-            {**row, "field": "before"},
-            {**row, "field": "after"},
-            {**source, "field": "source"},
-            _field("op", "string"),
-            *(_field(name, "int64", optional=True) for name in ("ts_ms", "ts_us", "ts_ns")),
-            {**transaction, "field": "transaction"},
-        ],
-        name=f"{shape.topic}.Envelope",
-    )
-
-
-def _struct(fields: Sequence[dict[str, Any]], *, name: str, optional: bool = False) -> dict[str, Any]:
-    return {"type": "struct", "fields": list(fields), "optional": optional, "name": name}
-
-
-def _field(field: str, kind: str, *, optional: bool = False, **more: Any) -> dict[str, Any]:
-    return {"type": kind, "optional": optional, **more, "field": field}

@@ -2,7 +2,7 @@
 
 import struct
 from base64 import b64encode
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from io import BytesIO
 from math import isfinite
 from typing import Any
@@ -13,12 +13,29 @@ from fastavro import _read_py
 from fastavro.schema import SchemaParseException, UnknownType
 
 from eventlog.batch.texts import Texts
+from eventlog.errors import UnreadableValue
 from eventlog.predicate.json_fields import MISSING, Chosen, Steps, walk_steps
 from eventlog.predicate.tree import Step
 from eventlog.schema.avro import AvroSchema
 
 # What fastavro raises on bytes that are not of the schema.
 UNREADABLE = (EOFError, ValueError, IndexError, KeyError, TypeError, OverflowError, struct.error, RecursionError)
+
+
+def read_whole(read: Callable[..., Any], data: bytes, schema: Any) -> Any:
+    """Return what `data` says, by one of fastavro's readers.
+
+    Raises:
+        UnreadableValue: it was not written with this schema, or something is left over.
+    """
+    buffer = BytesIO(data)
+    try:
+        found = read(buffer, schema, None)
+    except UNREADABLE as error:
+        raise UnreadableValue(why=f"{type(error).__name__} {error}".strip()[:200]) from error
+    if buffer.tell() != len(data):
+        raise UnreadableValue(why=f"{len(data) - buffer.tell()} of {len(data)} bytes are left over")
+    return found
 
 
 class AvroValues:

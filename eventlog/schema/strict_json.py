@@ -50,10 +50,15 @@ class Misfit(ValueError):
         return self
 
     @property
-    def sentence(self) -> str:
-        """Say where it is, as in `value.a[3]`, and why it does not fit."""
+    def place(self) -> str:
+        """Say where it is, as in `value.a[3]`."""
         path = "".join(f".{step}" if isinstance(step, str) and _WORD.fullmatch(step) else f"[{step!r}]" for step in reversed(self.steps))
-        return f"value{path} is {self.why}"
+        return f"value{path}"
+
+    @property
+    def sentence(self) -> str:
+        """Say where it is, and why it does not fit."""
+        return f"{self.place} is {self.why}"
 
 
 def encode_json(value: Any) -> bytes:

@@ -11,8 +11,8 @@ from confluent_kafka import Consumer
 from confluent_kafka import TopicPartition as ConfluentPartition
 
 from eventlog.integrations.kafka.batches import ReadyBatch, takes_ready_batches
-from eventlog.kafka.envelope import Shape
-from eventlog.kafka.topic import batches_of
+from eventlog.kafka.envelope import batches_of
+from eventlog.kafka.shape import Shape
 from tests.kafka.brokers import READY_S, create_topic, kafka
 from tests.predicate.rows import events
 
@@ -41,7 +41,7 @@ def read_of(first: int, count: int):
 
 
 def batches(first: int, count: int):
-    return batches_of(read_of(first, count), "debezium", SHAPE, partitions=PARTITIONS, now_ms=1, bytes_max=BYTES_MAX)
+    return batches_of(read_of(first, count), SHAPE, partitions=PARTITIONS, now_ms=1, bytes_max=BYTES_MAX)
 
 
 async def send(producer: AIOKafkaProducer, topic: str, first: int, count: int) -> None:

@@ -2,16 +2,20 @@
 
 import base64
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from eventlog.errors import InvalidArgument
 from eventlog.events import Kind
 from eventlog.ids import time_of
 from eventlog.kafka.columns import items_of
-from eventlog.kafka.envelope import Shape, rows_of, rows_without_before
+from eventlog.kafka.declared import Declared
+from eventlog.kafka.envelope import rows_of, rows_without_before
 from eventlog.kafka.records import LOOP_MAX
+from eventlog.kafka.shape import Shape
 from tests.examples import examples
 from tests.predicate.rows import events
 
@@ -92,7 +96,7 @@ def expected_records(rows, columns, keys, **more):
 @given(rows=st.lists(changes(json_texts(), texts), min_size=1, max_size=8))
 def test_a_json_cache_is_told_as_if_event_by_event(rows):
     columns = events(rows)
-    found = rows_of(columns, "debezium", SHAPE, now_ms=NOW_MS)
+    found = rows_of(columns, SHAPE, now_ms=NOW_MS)
     assert list(zip(parsed(found.keys), parsed(found.values), strict=True)) == expected_records(rows, columns, [row["key"] for row in rows])
 
 
@@ -101,7 +105,7 @@ def test_a_json_cache_is_told_as_if_event_by_event(rows):
 def test_bytes_are_told_in_base64(rows):
     columns = events(rows)
     shape = Shape(cache="orders", cluster="c-1", prefix="shop", topic="t", version="1.0", is_json=False, has_text_keys=False)
-    found = rows_of(columns, "debezium", shape, now_ms=NOW_MS)
+    found = rows_of(columns, shape, now_ms=NOW_MS)
     keys = [base64.b64encode(row["key"]).decode() for row in rows]
     assert list(zip(parsed(found.keys), parsed(found.values), strict=True)) == expected_records(rows, columns, keys, is_json=False)
 
@@ -110,8 +114,8 @@ def test_bytes_are_told_in_base64(rows):
 @given(rows=st.lists(changes(json_texts(), texts), min_size=1, max_size=8))
 def test_with_a_schema_a_value_is_text_of_json(rows):
     columns = events(rows)
-    shape = Shape(**{**vars_of(SHAPE), "has_schema": True})
-    found = rows_of(columns, "debezium", shape, now_ms=NOW_MS)
+    shape = replace(SHAPE, encoding="json-schema")
+    found = rows_of(columns, shape, now_ms=NOW_MS)
     told = [one for one in parsed(found.values) if one is not None]
     assert {json.dumps(one["schema"]) for one in told} == {json.dumps(json.loads(shape.value_schema))}
     assert told[0]["schema"]["name"] == "shop.orders.Envelope"
@@ -121,10 +125,6 @@ def test_with_a_schema_a_value_is_text_of_json(rows):
             assert message["payload"][image] == expected
         assert_fits(message["payload"], message["schema"])
     assert {one["schema"]["name"] for one in parsed(found.keys)} == {"shop.orders.Key"}
-
-
-def vars_of(shape):
-    return {name: getattr(shape, name) for name in ("cache", "cluster", "prefix", "topic", "version", "is_json", "has_text_keys")}
 
 
 def assert_fits(value, schema):
@@ -143,14 +143,14 @@ def test_a_value_that_has_the_key_s_field_keeps_its_own():
     rows = [
         {"key": "k", "value": value} for value in (b'{"_key":7}', b'{"\\u005fkey":7}', b'{"a":{"_key":7}}', b'{"a":"_key"}', b"{}", b"{ }")
     ]
-    told = [one["after"] for one in parsed(rows_of(events(rows), "debezium", SHAPE, now_ms=NOW_MS).values)]
+    told = [one["after"] for one in parsed(rows_of(events(rows), SHAPE, now_ms=NOW_MS).values)]
     assert told == [{"_key": 7}, {"_key": 7}, {"_key": "k", "a": {"_key": 7}}, {"_key": "k", "a": "_key"}, {"_key": "k"}, {"_key": "k"}]
 
 
 def test_without_tombstones_a_removal_is_one_record():
     rows = [{"key": "k", "value": None, "before": b"1"}]
-    shape = Shape(**vars_of(SHAPE), has_tombstones=False, key_field="id")
-    found = rows_of(events(rows), "debezium", shape, now_ms=NOW_MS)
+    shape = replace(SHAPE, has_tombstones=False, key_field="id")
+    found = rows_of(events(rows), shape, now_ms=NOW_MS)
     assert [one["op"] for one in parsed(found.values)] == ["d"]
     assert parsed(found.keys) == [{"id": "k"}]
 
@@ -162,7 +162,7 @@ def test_values_as_they_are_and_nothing_where_they_are_removed(form, key):
         {"key": 'k"', "value": None, "before": b"2"},
         {"key": 'k"', "value": None, "kind": "EXPIRED"},
     ]
-    found = rows_of(events(rows), form, SHAPE, now_ms=NOW_MS)
+    found = rows_of(events(rows), replace(SHAPE, form=form), now_ms=NOW_MS)
     assert items_of(found.values) == [b'{"a": 1}', None, None]
     assert items_of(found.keys) == [key] * 3
     assert found.of.tolist() == [0, 1, 2]
@@ -179,7 +179,7 @@ def test_events_that_lack_a_before_image_are_found():
 def test_every_kind_has_its_operation():
     gone = (Kind.REMOVED, Kind.EXPIRED)
     rows = [{"key": "k", "kind": kind.name, "value": None if kind in gone else b"1", "before": b"0"} for kind in Kind]
-    found = [one for one in parsed(rows_of(events(rows), "debezium", SHAPE, now_ms=NOW_MS).values) if one is not None]
+    found = [one for one in parsed(rows_of(events(rows), SHAPE, now_ms=NOW_MS).values) if one is not None]
     told = [(one["op"], one["source"]["kind"], one["source"]["snapshot"], one["before"] is None) for one in found]
     assert told == [
         ("c", "CREATED", "false", True),
@@ -191,10 +191,34 @@ def test_every_kind_has_its_operation():
 
 
 @settings(deadline=None, max_examples=examples(50))
-@given(rows=st.lists(changes(json_texts(), texts), min_size=1, max_size=8), form=st.sampled_from(["upsert", "raw"]), schema=st.booleans())
-def test_few_events_are_told_as_many_are(rows, form, schema):
-    shape = Shape(**vars_of(SHAPE), has_schema=schema)
-    few = rows_of(events(rows), form, shape, now_ms=NOW_MS)
-    many = rows_of(events(rows * (LOOP_MAX + 1)), form, shape, now_ms=NOW_MS)
+@given(rows=st.lists(changes(json_texts(), texts), min_size=1, max_size=8), form=st.sampled_from(["upsert", "raw"]))
+def test_few_events_are_told_as_many_are(rows, form):
+    shape = replace(SHAPE, form=form)
+    few = rows_of(events(rows), shape, now_ms=NOW_MS)
+    many = rows_of(events(rows * (LOOP_MAX + 1)), shape, now_ms=NOW_MS)
     count = len(rows)
     assert (few.keys, few.values) == (items_of(many.keys)[:count], items_of(many.values)[:count])
+
+
+@pytest.mark.parametrize("is_json", [True, False])
+def test_an_upsert_with_a_schema_says_what_its_value_is(is_json):
+    rows = [{"key": "k", "value": b'{"a": "\\n"}'}, {"key": "k", "value": None, "before": b"2"}]
+    shape = replace(SHAPE, form="upsert", encoding="json-schema", is_json=is_json)
+    told, nothing = parsed(rows_of(events(rows), shape, now_ms=NOW_MS).values)
+    assert nothing is None
+    assert told["payload"] == (b'{"a": "\\n"}' if is_json else base64.b64encode(b'{"a": "\\n"}')).decode()
+    assert told["schema"] == json.loads(shape.value_schema)
+    assert told["schema"]["type"] == ("string" if is_json else "bytes")
+    assert_fits(told["payload"], told["schema"])
+
+
+@pytest.mark.parametrize(
+    ("shape", "why"),
+    [
+        ({"form": "raw", "encoding": "avro"}, "raw leaves values as they are"),
+        ({"declared": Declared("long")}, "json takes values as they are"),
+    ],
+)
+def test_what_would_be_ignored_is_refused(shape, why):
+    with pytest.raises(InvalidArgument, match=why):
+        replace(SHAPE, **shape)

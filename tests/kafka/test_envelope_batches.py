@@ -1,17 +1,19 @@
 """From a read to the batches of a topic's partitions."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from aiokafka.record.default_records import DefaultRecordBatch
 
 from eventlog.ids import time_of
-from eventlog.kafka.envelope import Shape
+from eventlog.kafka.envelope import batches_of
 from eventlog.kafka.records import LOOP_MAX
-from eventlog.kafka.topic import batches_of
+from eventlog.kafka.shape import Shape
 from tests.predicate.rows import events
 
 SHAPE = Shape(cache="c", cluster="c-1", prefix="p", topic="p.c", version="1.0", is_json=True, has_text_keys=True)
+RAW = replace(SHAPE, form="raw")
 PARTITIONS = 3
 
 
@@ -29,7 +31,7 @@ def test_each_segment_keeps_its_order_and_each_record_says_of_which_event_it_is(
         for number in range(count)
     ]
     columns = events(rows, a_value=1)
-    batches = batches_of(columns, "debezium", SHAPE, partitions=PARTITIONS, now_ms=1, bytes_max=4_000)
+    batches = batches_of(columns, SHAPE, partitions=PARTITIONS, now_ms=1, bytes_max=4_000)
     assert {batch.partition for batch in batches} == set(range(PARTITIONS))
     found = {}
     for partition, record in records_in(batches):
@@ -52,7 +54,7 @@ def test_each_segment_keeps_its_order_and_each_record_says_of_which_event_it_is(
 
 
 def test_headers_of_an_event_follow_those_that_say_which_it_is():
-    (batch,) = batches_of(events([{"key": "k", "value": b"1", "headers": {"a": b"1"}}]), "raw", SHAPE, partitions=1, now_ms=1, bytes_max=99)
+    (batch,) = batches_of(events([{"key": "k", "value": b"1", "headers": {"a": b"1"}}]), RAW, partitions=1, now_ms=1, bytes_max=99)
     ((_, record),) = records_in([batch])
     assert [name for name, _ in record.headers] == ["id", "off", "kind", "a"]
     assert (record.key, record.value) == (b"k", b"1")
@@ -60,4 +62,4 @@ def test_headers_of_an_event_follow_those_that_say_which_it_is():
 
 def test_nothing_is_read_nothing_is_laid_out():
     nothing = events([{"key": "k", "value": b"1"}]).take([False])
-    assert batches_of(nothing, "raw", SHAPE, partitions=1, now_ms=1, bytes_max=99) == []
+    assert batches_of(nothing, RAW, partitions=1, now_ms=1, bytes_max=99) == []

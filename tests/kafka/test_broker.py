@@ -7,10 +7,11 @@ from collections.abc import Iterator
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.producer.message_accumulator import BatchBuilder
+from aiokafka.record.default_records import DefaultRecordBatch
 from confluent_kafka import Consumer
 from confluent_kafka import TopicPartition as ConfluentPartition
 
-from eventlog.integrations.kafka.batches import ReadyBatch, takes_ready_batches
+from eventlog.integrations.kafka.batches import ReadyBatch, builders_of, takes_ready_batches
 from eventlog.kafka.envelope import batches_of
 from eventlog.kafka.shape import Shape
 from tests.kafka.brokers import READY_S, create_topic, kafka
@@ -21,6 +22,7 @@ pytestmark = [pytest.mark.process, pytest.mark.timeout(300)]
 PARTITIONS = 4
 SHAPE = Shape(cache="c", cluster="c-1", prefix="p", topic="p.c", version="1.0", is_json=True, has_text_keys=True)
 BYTES_MAX = 8_000
+APPENDED_MAX = 3_000  # so that one batch is several where its records are appended
 
 
 @pytest.fixture(scope="module")
@@ -44,15 +46,17 @@ def batches(first: int, count: int):
     return batches_of(read_of(first, count), SHAPE, partitions=PARTITIONS, now_ms=1, bytes_max=BYTES_MAX)
 
 
-async def send(producer: AIOKafkaProducer, topic: str, first: int, count: int) -> None:
-    ready = [(batch.partition, ReadyBatch(batch, is_transactional=True)) for batch in batches(first, count)]
-    await asyncio.gather(*[await producer.send_batch(batch, topic, partition=partition) for partition, batch in ready])
+async def send(producer: AIOKafkaProducer, topic: str, first: int, count: int, *, is_ready: bool) -> None:
+    ready = [
+        (batch.partition, builder)
+        for batch in batches(first, count)
+        for builder in builders_of(producer, batch, is_transactional=True, is_ready=is_ready)
+    ]
+    await asyncio.gather(*[await producer.send_batch(builder, topic, partition=partition) for partition, builder in ready])
 
 
 def expected(*reads: tuple[int, int]) -> dict[int, list[tuple[object, ...]]]:
     """Keys, values and headers of each partition, as they were laid out."""
-    from aiokafka.record.default_records import DefaultRecordBatch
-
     found: dict[int, list[tuple[object, ...]]] = {partition: [] for partition in range(PARTITIONS)}
     for first, count in reads:
         for batch in batches(first, count):
@@ -96,26 +100,44 @@ def by_confluent(addresses: str, topic: str) -> dict[int, list[tuple[object, ...
     return found
 
 
-@pytest.mark.parametrize("count", [20, 1_500])
-def test_what_is_committed_is_read_once_and_in_order_and_what_is_aborted_is_not(broker: str, count: int) -> None:
+@pytest.mark.parametrize(("count", "is_ready"), [(20, True), (1_500, True), (1_500, False)])
+def test_what_is_committed_is_read_once_and_in_order_and_what_is_aborted_is_not(broker: str, count: int, is_ready: bool) -> None:
     topic = f"t{uuid.uuid4().hex}"
 
     async def write() -> None:
         await create_topic(broker, topic, partitions=PARTITIONS)
-        async with AIOKafkaProducer(bootstrap_servers=broker, transactional_id=topic, acks="all") as producer:
+        async with AIOKafkaProducer(bootstrap_servers=broker, transactional_id=topic, acks="all", max_batch_size=APPENDED_MAX) as producer:
             async with producer.transaction():
-                await send(producer, topic, 0, count)
+                await send(producer, topic, 0, count, is_ready=is_ready)
             await producer.begin_transaction()
-            await send(producer, topic, 7_000, count)
+            await send(producer, topic, 7_000, count, is_ready=is_ready)
             await producer.abort_transaction()
             async with producer.transaction():
-                await send(producer, topic, count, count)
+                await send(producer, topic, count, count, is_ready=is_ready)
 
     asyncio.run(write())
     told = expected((0, count), (count, count))
     assert sum(map(len, told.values())) > 2 * count
     assert asyncio.run(by_aiokafka(broker, topic)) == told
     assert by_confluent(broker, topic) == told
+
+
+def test_appended_records_are_bounded_by_the_producer_and_say_the_same() -> None:
+    async def make() -> list[bytes]:
+        producer = AIOKafkaProducer(max_batch_size=APPENDED_MAX)
+        builders = builders_of(producer, batch, is_transactional=False, is_ready=False)
+        await producer.stop()
+        assert all(builder.closed() for builder in builders)
+        return [bytes(builder._build()) for builder in builders]
+
+    def records(data: bytes) -> list[tuple[object, ...]]:
+        return [(one.key, one.value, tuple(one.headers), one.timestamp) for one in DefaultRecordBatch(data)]
+
+    batch = batches(1, 100)[0]
+    built = asyncio.run(make())
+    assert len(built) > 1
+    assert max(map(len, built)) <= APPENDED_MAX
+    assert [one for data in built for one in records(data)] == records(bytes(batch.sealed()))
 
 
 def test_the_installed_aiokafka_asks_a_builder_what_a_ready_batch_answers() -> None:

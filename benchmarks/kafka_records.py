@@ -4,8 +4,10 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
+from io import BytesIO
 from typing import Any
 
+import fastavro
 import numpy as np
 import orjson
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
@@ -18,6 +20,7 @@ from eventlog.batch.join import pack
 from eventlog.batch.layout import ValueHead, encode_value
 from eventlog.events import Kind
 from eventlog.ids import ID_STEP, id_before, time_of
+from eventlog.kafka.declared import Declared
 from eventlog.kafka.envelope import batches_of, rows_of
 from eventlog.kafka.records import KIND_LETTERS
 from eventlog.kafka.shape import Shape
@@ -32,9 +35,13 @@ NOW_MS = 1_790_000_000_000
 ROUNDS = 9
 REPEATED_EVENTS = 40_000  # of small reads, so that a round can be timed
 RECORDS_AT_MOST = ENVELOPE_AT_MOST = 0.7
+AVRO_AT_MOST = 0.2
 SMALL_AT_MOST = 1.0
 SHAPE = Shape(cache="orders", cluster="c", prefix="eventlog", topic="eventlog.orders", version="1", is_json=True, has_text_keys=True)
 RAW = replace(SHAPE, form="raw")
+AVRO = replace(SHAPE, encoding="avro", schema_ids=(1, 2))
+ORDER = {"type": "record", "name": "Order", "fields": [{"name": "number", "type": "long"}, {"name": "more", "type": "string"}]}
+DECLARED = replace(AVRO, declared=Declared(ORDER))
 TEMPLATE = (
     b'{"before":{"_key":"%b",%b,"after":{"_key":"%b",%b,"source":{"version":"1","connector":"eventlog","name":"eventlog","ts_ms":%d,'
     b'"snapshot":"false","db":"c","sequence":"[\\"%d\\",\\"%d\\"]","ts_us":%d000,"ts_ns":%d000000,"table":"orders","segment":%d,'
@@ -60,6 +67,13 @@ def _rows(rounds: int) -> list[Row]:
     for name, way, at_most in (("a template", _templates, ENVELOPE_AT_MOST), ("orjson", _dumped, None)):
         ours, theirs = _by_turns(rounds, partial(rows_of, read, SHAPE, now_ms=NOW_MS), partial(way, read), events=READ)
         found.append(against(f"envelopes, against {name}", ours=ours, bare=theirs, unit=unit, at_most=at_most))
+    for name, shape, values in (
+        ("envelopes in Avro, against fastavro", AVRO, bytes.decode),
+        ("envelopes in Avro of a declared type, against fastavro", DECLARED, orjson.loads),
+    ):
+        made = partial(rows_of, read, shape, now_ms=NOW_MS)
+        ours, theirs = _by_turns(rounds, made, partial(_by_fastavro, read, shape, values), events=READ)
+        found.append(against(name, ours=ours, bare=theirs, unit=unit, at_most=AVRO_AT_MOST if shape is AVRO else None))
     return found
 
 
@@ -158,22 +172,44 @@ def _templates(read: EventColumns) -> list[tuple[bytes, bytes]]:
 
 def _dumped(read: EventColumns) -> list[tuple[bytes, bytes]]:
     found = []
-    for (id_, segment, offset), key, value, before in _images(read):
-        at, name = time_of(id_), key.decode()
-        source = {
-            "version": "1", "connector": "eventlog", "name": "eventlog", "ts_ms": at, "snapshot": "false", "db": "c",
-            "sequence": f'["{id_}","{offset}"]', "ts_us": at * 1_000, "ts_ns": at * 1_000_000, "table": "orders", "segment": segment,
-            "offset": offset, "event_id": id_, "kind": "MODIFIED",
-        }  # fmt: skip
-        told = {
-            "before": {"_key": name, **orjson.loads(before)},
-            "after": {"_key": name, **orjson.loads(value)},
-            "source": source,
-            "op": "u",
-            "ts_ms": NOW_MS,
-            "ts_us": NOW_MS * 1_000,
-            "ts_ns": NOW_MS * 1_000_000,
-            "transaction": None,
-        }
+    for place, key, value, before in _images(read):
+        name = key.decode()
+        told = _told(place, {"_key": name, **orjson.loads(before)}, {"_key": name, **orjson.loads(value)})
         found.append((orjson.dumps({"_key": name}), orjson.dumps(told)))
     return found
+
+
+def _by_fastavro(read: EventColumns, shape: Shape, values: Callable[[bytes], Any]) -> list[tuple[bytes, bytes]]:
+    schemas = [fastavro.parse_schema(orjson.loads(schema)) for schema in (shape.key_schema, shape.value_schema)]
+    found = []
+    for place, key, value, before in _images(read):
+        name, written = key.decode(), []
+        rows = [{"_key": name, **one} if isinstance(one, dict) else {"_key": name, "value": one} for one in map(values, (before, value))]
+        for schema, given in zip(schemas, ({"_key": name}, _told(place, *rows)), strict=True):
+            buffer = BytesIO()
+            buffer.write(b"\0\0\0\0\1")
+            fastavro.schemaless_writer(buffer, schema, given)
+            written.append(buffer.getvalue())
+        found.append((written[0], written[1]))
+    return found
+
+
+def _told(place: tuple[int, int, int], before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
+    """An envelope as objects."""
+    id_, segment, offset = place
+    at = time_of(id_)
+    source = {
+        "version": "1", "connector": "eventlog", "name": "eventlog", "ts_ms": at, "snapshot": "false", "db": "c",
+        "sequence": f'["{id_}","{offset}"]', "ts_us": at * 1_000, "ts_ns": at * 1_000_000, "table": "orders", "segment": segment,
+        "offset": offset, "event_id": id_, "kind": "MODIFIED",
+    }  # fmt: skip
+    return {
+        "before": before,
+        "after": after,
+        "source": source,
+        "op": "u",
+        "ts_ms": NOW_MS,
+        "ts_us": NOW_MS * 1_000,
+        "ts_ns": NOW_MS * 1_000_000,
+        "transaction": None,
+    }

@@ -3,11 +3,11 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-from tests.docs.pages import TOP
-
+TOP = Path(__file__).resolve().parents[2]
 pytestmark = [pytest.mark.process, pytest.mark.source, pytest.mark.timeout(600)]
 
 

@@ -11,7 +11,7 @@ import pytest
 from tests.docs.pages import TOP, Block, blocks_of, pattern_of
 from tests.process.nodes import NodeProcess
 
-pytestmark = pytest.mark.source
+pytestmark = [pytest.mark.process, pytest.mark.source, pytest.mark.timeout(300)]
 
 
 def test_every_block_does_what_the_page_shows(tmp_path: Path):

@@ -5,9 +5,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.docs.pages import TOP, blocks_of, pattern_of
 from tests.process.nodes import NodeProcess
 
+pytestmark = [pytest.mark.process, pytest.mark.source, pytest.mark.timeout(300)]
 ADDRESS = "127.0.0.1:7480"
 
 

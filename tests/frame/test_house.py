@@ -24,6 +24,7 @@ CUT = (
     "control.metastores",
     "groups",
     "http",
+    "kafka",
     "node",
     "node.cluster",
     "node.consumers",

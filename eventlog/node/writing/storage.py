@@ -278,10 +278,8 @@ class StorageThread:
 
         _, error = self._try(write)
         self._report([(job.sink, None, error) for job in jobs if job.sink is not None])
-        if error is None:
-            self._note_ends(appends)
-
-    def _note_ends(self, appends: list[Append]) -> None:
+        if error is not None:
+            return
         for append in appends:
             self._ends.ids[append.segments] = append.ends
             self._ends.epochs[append.segments] = append.epochs

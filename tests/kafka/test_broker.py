@@ -68,11 +68,12 @@ def expected(*reads: tuple[int, int]) -> dict[int, list[tuple[object, ...]]]:
 async def by_aiokafka(addresses: str, topic: str) -> dict[int, list[tuple[object, ...]]]:
     places = [TopicPartition(topic, partition) for partition in range(PARTITIONS)]
     found: dict[int, list[tuple[object, ...]]] = {partition: [] for partition in range(PARTITIONS)}
+    async with AIOKafkaConsumer(bootstrap_servers=addresses, enable_auto_commit=False) as consumer:
+        ends = await consumer.end_offsets(places)  # of what is written: markers come a moment after a commit was answered
     async with AIOKafkaConsumer(
         bootstrap_servers=addresses, isolation_level="read_committed", auto_offset_reset="earliest", enable_auto_commit=False
     ) as consumer:
         consumer.assign(places)
-        ends = await consumer.end_offsets(places)
         while any([await consumer.position(place) < ends[place] for place in places]):
             for place, records in (await consumer.getmany(timeout_ms=1_000)).items():
                 found[place.partition] += [(one.key, one.value, tuple(one.headers), one.timestamp) for one in records]

@@ -20,20 +20,24 @@ from eventlog.control.metastores.location import Location, open_metastore, parse
 from eventlog.control.metastores.resolving import ResolvingStore
 from eventlog.control.moving import Move, move_records, put_rebuilt
 from eventlog.control.rebuilding import Rebuilt, decode_kept, rebuild
-from eventlog.errors import BadConfig, EventLogError, Stopping
+from eventlog.errors import BadConfig, EventLogError, NoConnection, Stopping
 from eventlog.http.server import Api, ApiOptions, HttpServer, Probes, render
 from eventlog.ids import id_before
+from eventlog.integrations.kafka.mirrors import Mirrors
 from eventlog.limits import CLOCK_AHEAD_MS_MAX, CONNECTION_BYTES_IN_FLIGHT_MAX, FRAME_BYTES_MAX, LEASE_MS, MIB
+from eventlog.mirror.broker import Kafka
 from eventlog.node.cluster.peers import is_of_member
 from eventlog.node.cluster.supervisor import Supervisor, check
 from eventlog.node.config import NodeConfig, load_config, split_address
 from eventlog.node.figures import metrics_page
 from eventlog.node.freed_memory import keep_freed_memory
-from eventlog.node.handlers import OPERATORS, TABLE
+from eventlog.node.handlers import TABLE, operators_of
 from eventlog.node.home import RECORDS, Home
+from eventlog.node.led import Services
 from eventlog.node.node import dispatcher
 from eventlog.node.offline import DirectoryReport
 from eventlog.node.offline import check_directory as check_stored
+from eventlog.node.outbound import Outbound
 from eventlog.node.start import Started, open_node
 from eventlog.transport.loops import run
 from eventlog.transport.server import Server, ServerOptions, bind
@@ -216,22 +220,41 @@ async def _serve_until(
         bytes_in_flight_max=max(CONNECTION_BYTES_IN_FLIGHT_MAX, frame_bytes_max),  # one frame never blocks its own connection
         session=SessionOptions(frame_bytes_max=frame_bytes_max),
     )
-    dispatch = dispatcher(node, TABLE)
-    server = Server(dispatch, options, is_member=is_of_member, operators=OPERATORS)
+    mirrors = Mirrors(node, dispatcher(node, TABLE), session=options.session, open_kafka=partial(_open_kafka, _outbound(node.name, config)))
+    services = Services(node, [mirrors])
+    table = TABLE | mirrors.table()
+    dispatch = dispatcher(node, table)
+    server = Server(dispatch, options, is_member=is_of_member, operators=operators_of(table))
     own_names = {address.rpartition(":")[0] for address in (config.http, config.advertise)}
     api = Api(dispatch, ApiOptions(body_bytes_max=config.value_bytes_max, session=options.session, own_names=own_names))
-    probes = Probes(ready=node.why_not_ready, metrics=lambda: metrics_page(node, (server, http), render))
+    probes = Probes(ready=node.why_not_ready, metrics=lambda: metrics_page(node, (server, http, mirrors), render))
     http = HttpServer(probes, pages, api=api, registry=started.node.schemas)
     error: EventLogError | None = None
+    node.own(asyncio.create_task(mirrors.follow(), name="mirrors"))
+    node.own(asyncio.create_task(services.run(), name="services"))
     try:
         await _listen(config, bound, server, http)
         log.info("ready name=%s data=%s", node.name, config.data)
         on_ready(listens)
         error = await stop
     finally:
+        await services.stop()
         await _stop(started, server, http, clean=error is None)
     if error is not None:
         raise error
+
+
+def _outbound(node: str, config: NodeConfig) -> Outbound:
+    return Outbound(node=node, kafka=config.kafka, allow=config.allow_outbound)
+
+
+def _open_kafka(outbound: Outbound, name: str) -> Kafka:
+    """Return Kafka as a node reaches it. Raises NoConnection: it has no such connection, or lacks the client."""
+    try:
+        from eventlog.integrations.kafka.broker import AioKafka  # noqa: PLC0415 -- an extra, and loaded where something is mirrored
+    except ModuleNotFoundError as error:
+        raise NoConnection(node=outbound.node, why=f"lacks {error.name}: pip install 'eventlog[kafka]' there") from error
+    return AioKafka(name, outbound)
 
 
 def is_unoptimized(built: Mapping[str, object]) -> bool:

@@ -27,6 +27,7 @@ from eventlog.client.members.consumer import Consumer as AsyncConsumer
 from eventlog.client.members.consuming import ConsumerOptions, WorkOptions
 from eventlog.client.members.work import Task as AsyncTask
 from eventlog.client.members.work import WorkConsumer as AsyncWorkConsumer
+from eventlog.client.mirrors import MirrorAdmin as AsyncMirrorAdmin
 from eventlog.client.near.near_cache import NearCache as AsyncNearCache
 from eventlog.client.near.table import MISS, NearStatistics
 from eventlog.client.options import ConnectOptions
@@ -401,6 +402,19 @@ class ListenerAdmin(_Facade[AsyncListenerAdmin]):
     list = _call(AsyncListenerAdmin.list)
 
 
+class MirrorAdmin(_Facade[AsyncMirrorAdmin]):
+    """The mirrors of a cluster, as `eventlog.client.mirrors.MirrorAdmin`."""
+
+    add = _call(AsyncMirrorAdmin.add)
+    describe = _call(AsyncMirrorAdmin.describe)
+    status = _call(AsyncMirrorAdmin.status)
+    pause = _call(AsyncMirrorAdmin.pause)
+    resume = _call(AsyncMirrorAdmin.resume)
+    reset = _call(AsyncMirrorAdmin.reset)
+    remove = _call(AsyncMirrorAdmin.remove)
+    list = _call(AsyncMirrorAdmin.list)
+
+
 class Task(_Facade[AsyncTask]):
     """An event that nobody else works on, as `eventlog.client.members.work.Task`."""
 
@@ -537,6 +551,11 @@ class Client(_Facade[AsyncClient]):
     drop_cache = _call(AsyncClient.drop_cache)
     list_caches = _call(AsyncClient.list_caches)
     list_filters = _call(AsyncClient.list_filters)
+
+    @property
+    def mirrors(self) -> MirrorAdmin:
+        """The mirrors of caches in Kafka."""
+        return MirrorAdmin(self._thread, self._async.mirrors)
 
     @property
     def listeners(self) -> ListenerAdmin:

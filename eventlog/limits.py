@@ -123,6 +123,14 @@ TASK_DELAY_MS_MAX = 7 * 24 * 3_600_000  # how long a member may have an event pu
 ACK_TIMEOUT_MS_MAX = 24 * 3_600_000  # how long a work group may leave an event with one member
 GROUP_METADATA_BYTES_MAX = 4 * KIB  # of one commit
 
+# mirrors
+MIRRORS_MAX = 256  # of a cluster: all of them are one record, which every node reads again after a change
+MIRROR_SHARDS_MAX = 16  # each has a producer of its own
+MIRROR_INTERVAL_MS_DEFAULT = 100  # from an event to the transaction that it is in
+MIRROR_TRANSACTION_EVENTS_MAX = 10_000
+MIRROR_TRANSACTION_BYTES_MAX = 4 * MIB  # and one answer
+MIRROR_BATCH_BYTES_MAX = 900 * KIB  # of one partition, below the largest that a topic takes unless told
+
 # filters
 WHERE_CHARACTERS_MAX = 16 * KIB
 WHERE_TOKENS_MAX = 2_000

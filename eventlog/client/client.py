@@ -9,6 +9,7 @@ from eventlog.client.cluster import ClusterAdmin
 from eventlog.client.core import ClientCore
 from eventlog.client.groups import GroupAdmin
 from eventlog.client.listeners import ListenerAdmin, check_awaited
+from eventlog.client.mirrors import MirrorAdmin
 from eventlog.client.options import ClientOptions, ConnectOptions
 from eventlog.client.reading.filtering import FilterInfo, filter_info
 from eventlog.client.reports import (
@@ -235,6 +236,11 @@ class Client(Shown):
         """Return the named filters that are installed, one for each node that has it."""
         reply = await self._opened.requests.ask(Message(list_filters=pb.ListFilters()))
         return [filter_info(found) for found in reply.message.list_filters_answer.filters]
+
+    @property
+    def mirrors(self) -> MirrorAdmin:
+        """The mirrors of caches in Kafka."""
+        return MirrorAdmin(self._opened.requests)
 
     @property
     def listeners(self) -> ListenerAdmin:

@@ -1,12 +1,10 @@
 """How a node is configured: options, a TOML file, the environment, checked before anything is opened."""
 
-import ipaddress
 import os
 import re
-import socket
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +24,7 @@ from eventlog.limits import (
     VALUE_BYTES_CAP,
     VALUE_BYTES_MAX,
 )
+from eventlog.node.outbound import KafkaConnection, check_patterns, is_loopback, read_tables, tables_text
 
 ENVIRONMENT_PREFIX = "EVENTLOG_NODE_"
 _SIZE = re.compile(r"([0-9]{1,18})\s*(B|[KMGT]i?B)?")
@@ -83,6 +82,8 @@ class NodeConfig:
     storage: str = "rocksdb"
     retention_interval_ms: int = 10_000
     ready_file: str = ""
+    allow_outbound: tuple[str, ...] = ()
+    kafka: Mapping[str, KafkaConnection] = field(default_factory=dict)
 
     @property
     def location(self) -> Location:
@@ -121,13 +122,13 @@ def load_config(options: Mapping[str, Any], *, file: Path | None = None, environ
     merged: dict[str, Any] = {}
     if file is not None:
         merged.update(_named(_read_file(file)))
-    known = {field.name: field.type for field in fields(NodeConfig)}
+    known = {one.name for one in fields(NodeConfig)}
     given = {
         name.removeprefix(ENVIRONMENT_PREFIX).lower(): environment[name] for name in environment if name.startswith(ENVIRONMENT_PREFIX)
     }
     merged.update(_named(given))
     merged.update({name: value for name, value in options.items() if value not in (None, ())})
-    unknown = sorted(set(merged) - set(known))
+    unknown = sorted(set(merged) - known)
     if unknown:
         raise BadConfig(option=unknown[0], why=f"there is no such setting; there are {', '.join(sorted(known))}")
     config = NodeConfig(**{name: _convert(name, value) for name, value in merged.items()})
@@ -138,11 +139,11 @@ def load_config(options: Mapping[str, Any], *, file: Path | None = None, environ
 def environment_of(config: NodeConfig) -> dict[str, str]:
     """Return the environment variables that make a node's configuration this one."""
     found: dict[str, str] = {}
-    for field in fields(config):
-        value = getattr(config, field.name)
-        text = ",".join(value) if isinstance(value, tuple) else str(value)
+    for one in fields(config):
+        value = getattr(config, one.name)
+        text = ",".join(value) if isinstance(value, tuple) else tables_text(value) if isinstance(value, Mapping) else str(value)
         if text:
-            found[ENVIRONMENT_PREFIX + field.name.upper()] = text
+            found[ENVIRONMENT_PREFIX + one.name.upper()] = text
     return found
 
 
@@ -182,10 +183,10 @@ def _convert(name: str, value: Any) -> Any:
             expected = "a size: write a number and one of B KB MB GB TB KiB MiB GiB TiB" if "bytes" in name else "a number"
             raise BadConfig(option=name, why=f"{value!r} is not {expected}")
         return int(match[1]) * _UNITS[match[2]]
+    if isinstance(default, tuple | Mapping):
+        return _texts(name, value) if isinstance(default, tuple) else read_tables(value)
     if isinstance(default, Path) and isinstance(value, Path):
         return value
-    if isinstance(default, tuple):
-        return _texts(name, value)
     is_path = isinstance(default, Path)
     if not isinstance(value, str) or "\0" in value or (is_path and not value):
         raise BadConfig(option=name, why=f"{value!r} is not a {'path' if is_path else 'text'}")
@@ -211,6 +212,7 @@ def _check(config: NodeConfig) -> None:
     for option, (low, high) in _RANGES.items():
         if not low <= (number := getattr(config, option)) <= high:
             raise BadConfig(option=option, why=f"{number} is not from {low} to {high}")
+    check_patterns(config.allow_outbound, option="allow_outbound")
     _check_addresses(config)
 
 
@@ -249,11 +251,6 @@ def split_address(address: str, *, option: str) -> tuple[str, int]:
 
 def _is_loopback(host: str, *, option: str) -> bool:
     try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        pass
-    try:
-        found = socket.getaddrinfo(host, None)
+        return is_loopback(host)
     except OSError as error:
         raise BadConfig(option=option, why=f"{host!r} is no address of this host: {error}") from error
-    return all(ipaddress.ip_address(entry[4][0]).is_loopback for entry in found)

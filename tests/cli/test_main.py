@@ -64,7 +64,7 @@ def test_an_unknown_command_is_a_usage_error_in_one_line() -> None:
 @pytest.mark.parametrize(
     ("words", "meant"),
     [
-        (["status"], "eventlog admin status or eventlog admin rebalance status"),
+        (["status"], "eventlog mirror status or eventlog admin status or eventlog admin rebalance status"),
         (["consum"], "eventlog consume"),
         (["topics"], "eventlog cache list"),
         (["ls"], "eventlog cache list"),

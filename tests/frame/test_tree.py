@@ -31,6 +31,8 @@ READS_WALL_CLOCK = {
     "eventlog/node/entering.py": "notes when a cluster was made, for people to read",
     "eventlog/node/cluster/controller.py": "notes when a rebalance began, for people to read",
     "eventlog/node/handlers/cluster_admin.py": "as above",
+    "eventlog/integrations/kafka/mirrors.py": "shows how far mirrors are behind, and when a shard came to stand still",
+    "eventlog/integrations/kafka/shard.py": "tells readers of a topic when an event was mirrored",
     "eventlog/assemble.py": "has no clock of a cluster: it makes the records of one that is stopped",
 }
 """Modules that may look at the wall clock, and why: nothing that decides who works on what, or when, goes by it."""

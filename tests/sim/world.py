@@ -10,7 +10,7 @@ import eventlog
 from eventlog.errors import EventLogError
 from eventlog.node.cluster.peers import is_of_member
 from eventlog.node.config import NodeConfig
-from eventlog.node.handlers import OPERATORS, TABLE
+from eventlog.node.handlers import TABLE, operators_of
 from eventlog.node.node import dispatcher
 from eventlog.node.start import Started, open_node
 from eventlog.segment.memory import MemoryDisk, MemoryStore
@@ -74,7 +74,7 @@ class Host:
         except EventLogError as error:
             world.broke(error)
             return
-        server = Server(dispatcher(started.node, TABLE), ServerOptions(), is_member=is_of_member, operators=OPERATORS)
+        server = Server(dispatcher(started.node, TABLE), ServerOptions(), is_member=is_of_member, operators=operators_of(TABLE))
         await server.start_at(BoundSocket((self.name, PORT)))  # type: ignore[arg-type]
         self.started = started
         self.is_starting = False

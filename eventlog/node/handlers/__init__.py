@@ -5,7 +5,7 @@ that it owns. Whatever error of ours it raises becomes the answer.
 """
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
@@ -131,4 +131,7 @@ TABLE: dict[str, Handler] = {
     "acknowledge": _row(peers.acknowledge, "peer", has_body=True),
 }
 
-OPERATORS = frozenset(kind for kind, handler in TABLE.items() if handler.is_operators)
+
+def operators_of(table: Mapping[str, Handler]) -> frozenset[str]:
+    """Return the kinds of requests that connections are kept for."""
+    return frozenset(kind for kind, handler in table.items() if handler.is_operators)

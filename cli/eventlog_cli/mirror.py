@@ -1,0 +1,203 @@
+"""`eventlog mirror`: caches written into topics of Kafka, each event once for readers of committed records."""
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from eventlog_cli.conventions import common_options, open_client, settings
+from eventlog_cli.lazy import SynonymGroup
+from eventlog_cli.output import id_fields, note, print_row, print_text, table
+from eventlog_cli.parameters import PARAM, POSITIVE, SIZE, SPAN, Parsed, format_seconds, parse_id
+
+if TYPE_CHECKING:
+    from eventlog.client.mirrors import AddedMirror, MirrorInfo, ShardInfo
+
+MIRROR = click.argument("mirror", metavar="NAME")
+EXIT_BEHIND = 3
+
+
+def parse_begin(text: str) -> int | str:
+    """Return what `--from` and `--to` say: an id, `earliest` or `latest`.
+
+    Raises:
+        ValueError: it is none of them.
+    """
+    return text if text in {"earliest", "latest"} else parse_id(text)
+
+
+BEGIN = Parsed("earliest|latest|id", parse_begin)
+
+
+@click.group("mirror", cls=SynonymGroup, synonyms={"create": "add", "delete": "remove", "drop": "remove", "show": "status", "ls": "list"})
+@common_options
+def command() -> None:
+    """Add, list, pause, resume, reset and remove mirrors of caches in Kafka."""
+
+
+@command.command("add")
+@click.argument("cache_name", metavar="CACHE")
+@click.option("--kafka", required=True, metavar="NAME|HOST:PORT", help="A connection of the nodes' files, [kafka.NAME], or a broker.")
+@click.option("--name", metavar="NAME", help="The mirror's name.  [default: CACHE]")
+@click.option("--topic", metavar="TOPIC", help="The topic, which is made if it is not there.  [default: PREFIX.CACHE]")
+@click.option("--prefix", metavar="TEXT", help="Names this cluster in topics and envelopes.  [default: eventlog]")
+@click.option("--partitions", type=POSITIVE, help="Of the topic; segment s goes to s modulo this.  [default: 16, or the segments]")
+@click.option(
+    "--format", "format", type=click.Choice(["debezium", "upsert", "raw"]), help="[default: debezium where it can be, else upsert]"
+)
+@click.option(
+    "--encoding", type=click.Choice(["json", "json-schema"]), help="json-schema puts the schema into each record.  [default: json]"
+)
+@click.option("--key-field", metavar="FIELD", help="Where rows and record keys have the key.  [default: _key]")
+@click.option("--tombstones/--no-tombstones", default=True, help="Whether a null value follows a removal.  [default: tombstones]")
+@click.option("--from", "from_id", type=BEGIN, default="earliest", help="Everything behind this.  [default: earliest]")
+@click.option("--where", metavar="SQL", help="Only events that match this condition.")
+@click.option("--select", metavar="FIELDS", help="These fields of the value alone.")
+@click.option("--hold", type=SIZE, help="Retention keeps so much of what is not in Kafka yet.  [default: 1GiB]")
+@click.option("--interval", "interval_ms", type=SPAN, help="What happens within it becomes one transaction.  [default: 100ms]")
+@click.option("--set", "topic_settings", type=PARAM, multiple=True, help="A setting of the topic, if it is made; again for more.")
+@click.option("--dry-run", is_flag=True, help="Check everything, say what would be, and do nothing.")
+@common_options
+def add(cache_name: str, *, topic_settings: tuple[tuple[str, Any], ...], select: str | None, **options: Any) -> None:
+    """Write what happens in CACHE into a topic of Kafka, from --from on."""
+    options["topic_settings"] = {name: value if isinstance(value, str) else str(value).lower() for name, value in topic_settings}
+    options["select"] = select.split(",") if select else None
+    with open_client() as client:
+        added = client.mirrors.add(cache_name, **options)
+    if settings().is_json:
+        print_row(_fields(added.mirror))
+        return
+    _tell(added, is_dry=options["dry_run"])
+
+
+def _tell(added: "AddedMirror", *, is_dry: bool) -> None:
+    mirror, homes = added.mirror, sorted(set(added.nodes))
+    word = "would be written" if is_dry else "is written"
+    print_text(f"cache {mirror.cache} {word} to topic {mirror.topic} ({mirror.partitions} partitions) of {mirror.kafka}")
+    print_text(f"format {mirror.format}, because {added.why_format}; encoding {mirror.encoding}; everything after id {mirror.from_id}")
+    spread = ", ".join(f"{added.nodes.count(node)} at node {node}" for node in homes)
+    print_text(f"{mirror.shards} shards: {spread}")
+    if not is_dry:
+        note(f"how far it is: eventlog mirror status {mirror.name}")
+
+
+def _fields(mirror: "MirrorInfo") -> dict[str, Any]:
+    names = ("cache", "topic", "progress_topic", "partitions", "shards", "format", "encoding")
+    return {"mirror": mirror.name} | {name: getattr(mirror, name) for name in names}
+
+
+@command.command("list")
+@common_options
+def list_() -> None:
+    """Print all mirrors, and how many events are not in Kafka yet."""
+    with open_client() as client:
+        found = [(one, client.mirrors.status(one.name).shards) for one in client.mirrors.list()]
+    rows = [(one, _worst(one, shards), sum(shard.lag_events for shard in shards)) for one, shards in found]
+    if settings().is_json:
+        for one, state, lag in rows:
+            print_row({**_fields(one), "state": state, "lag_events": lag})
+        return
+    heads = ("mirror", "cache", "kafka", "topic", "format", "state", "lag")
+    print_text(table(heads, [(one.name, one.cache, one.kafka, one.topic, one.format, state, lag) for one, state, lag in rows]))
+
+
+def _worst(mirror: "MirrorInfo", shards: "list[ShardInfo] | Any") -> str:
+    """Return the state that somebody has to know of: the first of these that a shard has."""
+    states = {shard.state for shard in shards}
+    return next(
+        (one for one in ("halted", "diverged", "trimmed", "ended", "waiting", "starting", "running") if one in states), mirror.state
+    )
+
+
+@command.command("status")
+@MIRROR
+@click.option(
+    "--wait", "wait_ms", type=SPAN, default=0, help="Until all that was written before this is in Kafka; exits with 3 if not in time."
+)
+@common_options
+def status(mirror: str, *, wait_ms: int) -> None:
+    """Print how the shards of the mirror NAME stand."""
+    with open_client() as client:
+        found = client.mirrors.status(mirror, wait_ms=wait_ms)
+    if settings().is_json:
+        for one in found.shards:
+            print_row(
+                {
+                    "mirror": one.mirror,
+                    "shard": one.shard,
+                    "node": one.node,
+                    "term": one.term,
+                    "state": one.state,
+                    "position": one.position,
+                    **id_fields(position_id=one.position_id or None),
+                    "lag_events": one.lag_events,
+                    "lag_ms": one.lag_ms,
+                    "events_per_second": one.events_per_second,
+                    "since_ms": one.since_ms or None,
+                    "error": one.why or None,
+                }
+            )
+    else:
+        rows = [
+            (one.shard, one.node, one.term, one.state, one.position_id, one.lag_events, format_seconds(one.lag_ms / 1000), one.events)
+            for one in found.shards
+        ]
+        print_text(table(("shard", "node", "term", "state", "position", "lag", "oldest", "events"), rows))
+        for why in dict.fromkeys(one.why for one in found.shards if one.why):
+            print_text(why)
+    if found.is_behind:
+        raise click.exceptions.Exit(EXIT_BEHIND)
+
+
+@command.command("pause")
+@MIRROR
+@common_options
+def pause(mirror: str) -> None:
+    """Have the mirror NAME stand still. Retention goes on holding what it has not written."""
+    with open_client() as client:
+        _say(client.mirrors.pause(mirror), "stands still")
+
+
+@command.command("resume")
+@MIRROR
+@click.option("--accept-diverged", is_flag=True, help="Go on where a forced primary gave up events that are in the topic; they stay there.")
+@common_options
+def resume(mirror: str, *, accept_diverged: bool) -> None:
+    """Have the mirror NAME go on: one that is paused, and one that waits for somebody to look after it."""
+    with open_client() as client:
+        _say(client.mirrors.resume(mirror, accept_diverged=accept_diverged), "goes on")
+
+
+@command.command("reset")
+@MIRROR
+@click.option("--to", type=BEGIN, required=True, help="Begin anew behind this.")
+@click.option("--dry-run", is_flag=True, help="Say where it would begin, and do nothing.")
+@common_options
+def reset(mirror: str, *, to: int | str, dry_run: bool) -> None:
+    """Have the paused mirror NAME begin anew. What it wrote stays in the topic, and may come again."""
+    with open_client() as client:
+        found = client.mirrors.reset(mirror, to=to, dry_run=dry_run)
+    _say(found, f"{'would begin' if dry_run else 'begins'} after id {found.from_id} when it is resumed")
+
+
+@command.command("remove")
+@MIRROR
+@click.option("--yes", is_flag=True, help="Without this nothing is removed.")
+@click.option("--delete-topics", is_flag=True, help="Delete its topic, with everything in it.")
+@common_options
+def remove(mirror: str, *, yes: bool, delete_topics: bool) -> None:
+    """Remove the mirror NAME. Its topic stays unless --delete-topics."""
+    if not yes:
+        raise click.UsageError(f"this ends mirror {mirror} for good; if that is meant, add --yes")
+    with open_client() as client:
+        client.mirrors.remove(mirror, delete_topics=delete_topics)
+    if settings().is_json:
+        print_row({"mirror": mirror, "removed": True})
+    else:
+        note(f"removed mirror {mirror}")
+
+
+def _say(mirror: "MirrorInfo", what: str) -> None:
+    if settings().is_json:
+        print_row({**_fields(mirror), "state": mirror.state, **id_fields(from_id=mirror.from_id)})
+    else:
+        note(f"mirror {mirror.name} {what}")

@@ -1,0 +1,268 @@
+"""Mirrors: caches that the cluster writes into topics of Kafka, each event once for readers of committed records."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from eventlog.client.connections.requests import Requests
+from eventlog.client.reading.filtering import Parameters, filter_of
+from eventlog.client.reading.wanted import token_text
+from eventlog.client.values import Shown, checked_id
+from eventlog.errors import InvalidArgument
+from eventlog.wire import eventlog_pb2 as pb
+from eventlog.wire.eventlog_pb2 import Message
+
+Start = int | str  # an id, or `earliest` or `latest`
+_WAIT_MS_MAX = 1 << 31
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MirrorInfo:
+    """A mirror. Partition = segment % `partitions`, shard = partition % `shards`; everything behind `from_id` is written.
+
+    `kafka` is a connection of the nodes' files, or a broker; `state` is running or paused.
+    """
+
+    name: str
+    cache: str
+    kafka: str
+    topic: str
+    progress_topic: str
+    partitions: int
+    shards: int
+    format: str
+    encoding: str
+    key_field: str
+    tombstones: bool
+    where: str | None
+    select: tuple[str, ...]
+    interval_ms: int
+    from_id: int
+    state: str
+    topic_settings: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddedMirror:
+    """A mirror that was added, or would be: why its format is what it is, and the node that runs each of its shards now, 0 for none."""
+
+    mirror: MirrorInfo
+    why_format: str
+    nodes: Sequence[int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShardInfo:
+    """How one shard stands. `state` is starting, running, paused, waiting, halted, diverged, trimmed or ended, since `since_ms` (1970).
+
+    `why` says what it waits for, or what somebody has to do. Everything up to `position_id` is in Kafka. `events`, `transactions` and
+    `aborts` count from when the shard began at its node.
+    """
+
+    mirror: str
+    shard: int
+    node: str
+    term: int
+    state: str
+    since_ms: int
+    why: str
+    position: str
+    position_id: int
+    lag_events: int
+    lag_ms: int
+    events_per_second: float
+    events: int
+    transactions: int
+    aborts: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MirrorStatus:
+    """How the shards of a mirror stand; `is_behind`: what was asked to be waited for did not come in time."""
+
+    shards: Sequence[ShardInfo] = field(default_factory=list)
+    is_behind: bool = False
+
+
+class MirrorAdmin(Shown):
+    """The mirrors of a cluster."""
+
+    def __init__(self, requests: Requests) -> None:
+        self._requests = requests
+
+    def _described(self) -> str:
+        return f": {self._requests}"
+
+    async def add(
+        self,
+        cache: str,
+        *,
+        kafka: str,
+        name: str | None = None,
+        topic: str | None = None,
+        prefix: str | None = None,
+        partitions: int | None = None,
+        format: str | None = None,
+        encoding: str | None = None,
+        key_field: str | None = None,
+        tombstones: bool = True,
+        from_id: Start = "earliest",
+        where: str | None = None,
+        parameters: Parameters | None = None,
+        select: Sequence[str] | None = None,
+        interval_ms: int | None = None,
+        hold: int | None = None,
+        topic_settings: Mapping[str, str] | None = None,
+        dry_run: bool = False,
+    ) -> AddedMirror:
+        """Have the cluster write a cache's events into a topic from behind `from_id` on; with `dry_run` only say what would be.
+
+        `kafka` names a connection of the nodes' files, `[kafka.NAME]`, or brokers `host:port`. Topics that are not there are made.
+        Retention keeps up to `hold` bytes (1 GiB) of what is not in Kafka yet.
+
+        Raises:
+            CacheNotFound: there is no such cache.
+            InvalidArgument: what is asked for does not fit the cache, or a topic that is there.
+            MirrorExists: one has this name or topic.
+            NoConnection, OutboundRefused: the node that was asked may not reach Kafka.
+            KafkaFailed: Kafka is away, or refuses.
+        """
+        mirror = pb.Mirror(cache=cache, kafka=kafka, no_tombstones=not tombstones)
+        given: dict[str, Any] = {
+            "name": name,
+            "topic": topic,
+            "prefix": prefix,
+            "partitions": partitions,
+            "format": format,
+            "encoding": encoding,
+            "key_field": key_field,
+            "interval_ms": interval_ms,
+            "hold_bytes": hold,
+        }
+        for field_, value in given.items():
+            if value is not None:
+                _set(mirror, field_, value)
+        mirror.topic_settings.update(topic_settings or {})
+        if (chosen := filter_of(where=where, parameters=parameters, select=select)) is not None:
+            mirror.filter.CopyFrom(chosen)
+        request = pb.AddMirror(mirror=mirror, dry_run=dry_run)
+        _begin(request, from_id)
+        answer = (await self._requests.ask(Message(add_mirror=request), repeatable=False)).message.add_mirror_answer
+        return AddedMirror(mirror=mirror_info(answer.mirror), why_format=answer.why_format, nodes=list(answer.nodes))
+
+    async def list(self) -> list[MirrorInfo]:
+        """Return all mirrors."""
+        reply = await self._requests.ask(Message(list_mirrors=pb.ListMirrors()))
+        return [mirror_info(one) for one in reply.message.list_mirrors_answer.mirrors]
+
+    async def describe(self, mirror: str) -> MirrorInfo:
+        """Return one mirror. Raises MirrorNotFound."""
+        if not mirror:
+            raise InvalidArgument(why="name a mirror")
+        reply = await self._requests.ask(Message(list_mirrors=pb.ListMirrors(name=mirror)))
+        return mirror_info(reply.message.list_mirrors_answer.mirrors[0])
+
+    async def status(self, mirror: str, *, wait_ms: int = 0) -> MirrorStatus:
+        """Return how the shards of a mirror stand; with `wait_ms`, once everything is in Kafka that was committed before the call.
+
+        Raises:
+            MirrorNotFound: there is none.
+            PrimariesMissing: a shard's home has no primary that could say.
+        """
+        if not 0 <= wait_ms < _WAIT_MS_MAX:
+            raise InvalidArgument(why=f"wait_ms is {wait_ms}: give 0 or more milliseconds")
+        asked = Message(mirror_status=pb.MirrorStatus(name=mirror, wait_ms=wait_ms))
+        answer = (await self._requests.ask(asked, wait_ms=wait_ms)).message.mirror_status_answer
+        return MirrorStatus(shards=[_shard(one) for one in answer.shards], is_behind=answer.behind)
+
+    async def pause(self, mirror: str) -> MirrorInfo:
+        """Have a mirror stand still. Raises MirrorNotFound."""
+        return await self._change(pb.ChangeMirror(name=mirror, pause=pb.Done()))
+
+    async def resume(self, mirror: str, *, accept_diverged: bool = False) -> MirrorInfo:
+        """Have a mirror go on, one that is halted too. Raises MirrorNotFound.
+
+        With `accept_diverged` it goes on from places that a forced primary gave up: what it wrote of those events stays in the topic.
+        """
+        return await self._change(pb.ChangeMirror(name=mirror, resume=pb.ResumeMirror(accept_diverged=accept_diverged)))
+
+    async def reset(self, mirror: str, *, to: Start, dry_run: bool = False) -> MirrorInfo:
+        """Have a paused mirror begin anew behind `to`; what it wrote already is not taken back.
+
+        Raises:
+            MirrorNotFound: there is none.
+            MirrorRuns: it is not paused.
+        """
+        request = pb.ResetMirror(dry_run=dry_run)
+        _begin(request, to)
+        return await self._change(pb.ChangeMirror(name=mirror, reset=request))
+
+    async def remove(self, mirror: str, *, delete_topics: bool = False) -> None:
+        """Remove a mirror, and with `delete_topics` its topic. Raises MirrorNotFound."""
+        change = pb.ChangeMirror(name=mirror, remove=pb.RemoveMirror(delete_topics=delete_topics))
+        await self._requests.ask(Message(change_mirror=change), repeatable=False)
+
+    async def _change(self, change: pb.ChangeMirror) -> MirrorInfo:
+        reply = await self._requests.ask(Message(change_mirror=change), repeatable=False)
+        return mirror_info(reply.message.list_mirrors_answer.mirrors[0])
+
+
+def _set(message: Any, name: str, value: Any) -> None:
+    try:
+        setattr(message, name, value)
+    except (TypeError, ValueError) as error:
+        raise InvalidArgument(why=f"{name} is {value!r}: {error}") from error
+
+
+def _begin(request: "pb.AddMirror | pb.ResetMirror", start: Start) -> None:
+    if start == "earliest":
+        request.earliest = True
+    elif start == "latest":
+        request.latest = True
+    elif isinstance(start, int):
+        request.id = checked_id(start)
+    else:
+        raise InvalidArgument(why=f"a mirror begins behind an id, at earliest or at latest, not at {start!r}")
+
+
+def mirror_info(mirror: pb.Mirror) -> MirrorInfo:
+    """Return a mirror as callers see it."""
+    return MirrorInfo(
+        name=mirror.name,
+        cache=mirror.cache,
+        kafka=mirror.kafka,
+        topic=mirror.topic,
+        progress_topic=mirror.progress_topic,
+        partitions=mirror.partitions,
+        shards=mirror.shards,
+        format=mirror.format,
+        encoding=mirror.encoding,
+        key_field=mirror.key_field,
+        tombstones=not mirror.no_tombstones,
+        where=mirror.filter.where or None,
+        select=tuple(mirror.filter.select),
+        interval_ms=mirror.interval_ms,
+        from_id=mirror.from_id,
+        state=mirror.state,
+        topic_settings=dict(mirror.topic_settings),
+    )
+
+
+def _shard(one: pb.MirrorShard) -> ShardInfo:
+    return ShardInfo(
+        mirror=one.mirror,
+        shard=one.shard,
+        node=one.node,
+        term=one.term,
+        state=one.state,
+        since_ms=one.since_ms,
+        why=one.why,
+        position=token_text(one.position) if one.position else "",
+        position_id=one.position_id,
+        lag_events=one.lag_events,
+        lag_ms=one.lag_ms,
+        events_per_second=one.events_per_second,
+        events=one.events,
+        transactions=one.transactions,
+        aborts=one.aborts,
+    )

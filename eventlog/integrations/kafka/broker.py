@@ -1,0 +1,269 @@
+"""One shard's way into Kafka by aiokafka: topics, the progress that was committed, and transactions.
+
+Everything that goes wrong is a `Trouble` with Kafka's own number for it, if a broker named one, so that what to do next is decided without
+knowing aiokafka. Each wait has an end: a broker that takes a connection and says nothing more is one that is away.
+"""
+
+import asyncio
+import logging
+import ssl
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from typing import Any, Final
+
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.errors import AuthenticationFailedError, KafkaError, ProducerFenced, RecordTooLargeError, for_code
+
+from eventlog.errors import KafkaFailed
+from eventlog.integrations.kafka.batches import builders_of
+from eventlog.kafka.records import RecordBatch
+from eventlog.limits import MIRROR_BATCH_BYTES_MAX
+from eventlog.mirror.broker import Trouble
+from eventlog.mirror.outcomes import UNKNOWN_TOPIC
+from eventlog.node.outbound import KafkaConnection, Outbound, secret
+
+logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # whatever it meets is told, once and with what to do, by whoever asked it
+WAIT_S: Final = 30.0  # for one thing asked of Kafka
+TRANSACTION_S: Final = 45.0  # below the timeout by which Kafka gives a transaction up itself
+_TRANSACTION_MS: Final = 60_000
+_AGAIN_S: Final = 0.1
+_CLOSE_S: Final = 5.0
+_READ_MS: Final = 200
+_TOPIC_EXISTS: Final = 36
+_CODES: Final = {ProducerFenced: 90, RecordTooLargeError: 10, AuthenticationFailedError: 58}
+"""Numbers of what aiokafka says in words of its own."""
+RECORDS_MAX: Final = 1 << 30  # of one producer: its sequences turn negative behind 2^31 records of a partition, which Kafka refuses
+
+
+def trouble_of(error: BaseException) -> Trouble:
+    """Return an error of aiokafka's, or of a socket, as trouble."""
+    if isinstance(error, TimeoutError):
+        return Trouble(None, "no answer in time")
+    own = next((code for kind, code in _CODES.items() if isinstance(error, kind)), None)
+    code = own or (getattr(error, "errno", None) if isinstance(error, KafkaError) else None)
+    return Trouble(code if isinstance(code, int) and code > 0 else None, f"{type(error).__name__}: {error}"[:500])
+
+
+@asynccontextmanager
+async def _told() -> AsyncIterator[None]:
+    try:
+        async with asyncio.timeout(WAIT_S):
+            yield
+    except (KafkaError, OSError, TimeoutError) as error:
+        raise trouble_of(error) from error
+
+
+class AioKafka:
+    """A cluster of Kafka as one node reaches it."""
+
+    def __init__(self, name: str, outbound: Outbound) -> None:
+        """Take the name of a connection, or a broker's address. Raises NoConnection."""
+        self._connection: KafkaConnection = outbound.connection(name)
+        self._outbound = outbound
+        self.name = name
+
+    async def options(self) -> dict[str, Any]:
+        """Return how clients connect, secrets read now.
+
+        Raises:
+            OutboundRefused, KafkaFailed: an address is not allowed, or does not resolve.
+            BadConfig: a file cannot be read.
+        """
+        return await asyncio.to_thread(self._options)
+
+    def _options(self) -> dict[str, Any]:
+        found = self._connection
+        for address in found.addresses:
+            host, _, port = address.rpartition(":")
+            self._outbound.check(host.strip("[]"), int(port))
+        options: dict[str, Any] = {"bootstrap_servers": found.addresses, "security_protocol": found.security, **found.settings}
+        if found.security.startswith("SASL"):
+            options |= {
+                "sasl_mechanism": found.mechanism,
+                "sasl_plain_username": found.user,
+                "sasl_plain_password": secret(found.password_file, option="password_file"),
+            }
+        if found.security.endswith("SSL"):
+            try:
+                options["ssl_context"] = ssl.create_default_context(cafile=found.ca_file or None)
+                if found.cert_file:
+                    options["ssl_context"].load_cert_chain(found.cert_file, found.key_file)
+            except (OSError, ssl.SSLError) as error:
+                raise KafkaFailed(kafka=self.name, why=f"its certificates cannot be used: {error}") from error
+        return options
+
+    def _check_brokers(self, client: Any) -> None:
+        """Refuse brokers that Kafka itself names, where this node may not connect to them. Blocks while names resolve."""
+        for broker in client.cluster.brokers():
+            self._outbound.check(broker.host, broker.port)
+
+    @asynccontextmanager
+    async def _admin(self) -> AsyncIterator[AIOKafkaAdminClient]:
+        admin = AIOKafkaAdminClient(**await self.options())
+        try:
+            async with _told():
+                await admin.start()
+                await asyncio.to_thread(self._check_brokers, admin._client)  # noqa: SLF001 -- the client it is made of
+            yield admin
+        finally:
+            with suppress(KafkaError, OSError, TimeoutError):
+                async with asyncio.timeout(_CLOSE_S):
+                    await admin.close()
+
+    # ------------------------------------------------------------ topics
+
+    async def partitions(self, topics: Sequence[str]) -> dict[str, int]:
+        """Return how many partitions each topic has; those that are not there are left out.
+
+        Raises:
+            Trouble: Kafka is away, or does not say.
+        """
+        async with self._admin() as admin, _told():
+            found = await admin.describe_topics(list(topics))
+        for topic in found:
+            if topic["error_code"] not in {0, UNKNOWN_TOPIC}:
+                raise trouble_of(for_code(topic["error_code"])(topic["topic"]))
+        return {topic["topic"]: len(topic["partitions"]) for topic in found if not topic["error_code"]}
+
+    async def create(self, topic: str, *, partitions: int, settings: Mapping[str, str]) -> None:
+        """Make a topic with as many replicas as the brokers give by default; one that is there is left as it is.
+
+        Returns when the brokers know of it.
+
+        Raises:
+            Trouble: Kafka does not.
+        """
+        made = NewTopic(topic, partitions, -1, replica_assignments={}, topic_configs=dict(settings))
+        async with self._admin() as admin, _told():
+            answer = await admin.create_topics([made])
+        for name, code, *rest in answer.topic_errors:
+            if code not in {0, _TOPIC_EXISTS}:
+                raise Trouble(code, f"topic {name} cannot be made: {' '.join(filter(None, rest)) or for_code(code).__name__}")
+        async with _told():
+            while topic not in await self.partitions([topic]):  # noqa: ASYNC110 -- nothing but asking tells
+                await asyncio.sleep(_AGAIN_S)
+
+    async def delete(self, topic: str) -> None:
+        """Delete a topic; one that is not there is one that was deleted. Raises Trouble."""
+        async with self._admin() as admin, _told():
+            answer = await admin.delete_topics([topic])
+        for name, code in answer.topic_error_codes:
+            if code not in {0, UNKNOWN_TOPIC}:
+                raise Trouble(code, f"topic {name} cannot be deleted: {for_code(code).__name__}")
+
+    # ------------------------------------------------------------ progress
+
+    async def records(self, topic: str) -> dict[bytes, bytes]:
+        """Return the last committed record of each key of a topic with one partition.
+
+        Read up to its end as it is when this is called, open transactions of others included: what they leave open hides what is behind it.
+
+        Raises:
+            Trouble: Kafka is away, or does not say.
+        """
+        place = TopicPartition(topic, 0)
+        found: dict[bytes, bytes] = {}
+        async with _told(), self._consumer("read_uncommitted", place) as consumer:
+            end = (await consumer.end_offsets([place]))[place]
+        async with _told(), self._consumer("read_committed", place) as consumer:
+            await consumer.seek_to_beginning(place)
+            while await consumer.position(place) < end:
+                for record in (await consumer.getmany(place, timeout_ms=_READ_MS)).get(place, ()):
+                    if record.value is None:
+                        found.pop(record.key, None)
+                    else:
+                        found[record.key] = record.value
+        return found
+
+    @asynccontextmanager
+    async def _consumer(self, isolation: str, place: TopicPartition) -> AsyncIterator[Any]:
+        consumer = AIOKafkaConsumer(isolation_level=isolation, enable_auto_commit=False, **await self.options())
+        try:
+            await consumer.start()
+            consumer.assign([place])
+            yield consumer
+        finally:
+            with suppress(KafkaError, OSError, TimeoutError):
+                async with asyncio.timeout(_CLOSE_S):
+                    await consumer.stop()
+
+    # ------------------------------------------------------------ writing
+
+    @asynccontextmanager
+    async def writer(self, transactional_id: str) -> AsyncIterator["AioWriter"]:
+        """A producer that has fenced all earlier ones of its id, and ended what they left open.
+
+        Raises:
+            Trouble: Kafka is away, or refuses it.
+        """
+        producer = AIOKafkaProducer(
+            transactional_id=transactional_id,
+            transaction_timeout_ms=_TRANSACTION_MS,
+            acks="all",
+            max_batch_size=MIRROR_BATCH_BYTES_MAX,
+            **await self.options(),
+        )
+        try:
+            async with _told():
+                await producer.start()
+                await asyncio.to_thread(self._check_brokers, producer.client)
+            yield AioWriter(producer)
+        finally:
+            with suppress(KafkaError, OSError, TimeoutError):
+                async with asyncio.timeout(_CLOSE_S):
+                    await producer.stop()
+
+
+class AioWriter:
+    """Writes transactions, one after the other. After trouble it is of no use any more: what became of the last one is in the progress."""
+
+    def __init__(self, producer: AIOKafkaProducer) -> None:
+        self._producer = producer
+        self.records = 0
+
+    @property
+    def is_worn(self) -> bool:
+        """Whether another producer is to go on: the sequences of this one come to their end."""
+        return self.records >= RECORDS_MAX
+
+    async def write(self, topic: str, batches: Sequence[RecordBatch], *, progress_topic: str, progress: Mapping[bytes, bytes]) -> None:
+        """Write batches and progress, all or nothing for whoever reads committed records.
+
+        Raises:
+            Trouble: it was not written, or nobody knows.
+        """
+        producer = self._producer
+        try:
+            async with asyncio.timeout(TRANSACTION_S):
+                await producer.begin_transaction()
+                try:
+                    await self._send(topic, batches, progress_topic=progress_topic, progress=progress)
+                except asyncio.CancelledError:
+                    with suppress(KafkaError, OSError):
+                        await asyncio.wait_for(producer.abort_transaction(), _CLOSE_S)
+                    raise
+                await producer.commit_transaction()
+        except (KafkaError, OSError, TimeoutError) as error:
+            raise trouble_of(error) from error
+        self.records += sum(batch.count for batch in batches) + len(progress)
+
+    async def _send(self, topic: str, batches: Sequence[RecordBatch], *, progress_topic: str, progress: Mapping[bytes, bytes]) -> None:
+        producer = self._producer
+        sent: list[asyncio.Future[Any]] = []
+
+        def wait_for(answer: asyncio.Future[Any]) -> None:
+            answer.add_done_callback(_heard)  # one that fails ends this before the others were waited for
+            sent.append(answer)
+
+        for batch in batches:
+            for builder in builders_of(producer, batch, is_transactional=True):
+                wait_for(await producer.send_batch(builder, topic, partition=batch.partition))
+        for key, value in progress.items():
+            wait_for(await producer.send(progress_topic, key=key, value=value, partition=0))
+        await asyncio.gather(*sent)
+
+
+def _heard(answer: "asyncio.Future[Any]") -> None:
+    if not answer.cancelled():
+        answer.exception()

@@ -1,0 +1,504 @@
+"""The mirrors of a cluster as one node has them: the book of all, the shards that run here, and the requests about them.
+
+The book is one entry of the cluster's own cache `__mirrors`, changed on the condition that nobody changed it since. Every node reads it
+again twice a second, so that each knows within a second what it has to run, and what no more.
+"""
+
+import asyncio
+import secrets
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from functools import partial
+from importlib.metadata import version
+from typing import Any, Final, Protocol
+
+import msgspec
+
+from eventlog.control.caches import INTERNAL_PREFIX
+from eventlog.control.view import ClusterView
+from eventlog.errors import (
+    BadMessage,
+    CacheDropped,
+    EventLogError,
+    InvalidArgument,
+    KafkaFailed,
+    ListenerNotFound,
+    NotPrimary,
+    OperationRefused,
+    VersionMismatch,
+)
+from eventlog.ids import FlakeClock
+from eventlog.integrations.kafka.shard import Shard
+from eventlog.integrations.kafka.source import Inside
+from eventlog.kafka.declared import Declared
+from eventlog.kafka.shape import Shape
+from eventlog.limits import GIB, MIRROR_INTERVAL_MS_DEFAULT, MIRROR_SHARDS_MAX, REQUEST_TIMEOUT_MS_DEFAULT
+from eventlog.mirror import book as books
+from eventlog.mirror.book import Book, Mirror
+from eventlog.mirror.broker import Kafka, Trouble
+from eventlog.mirror.outcomes import STANDING
+from eventlog.mirror.report import Report
+from eventlog.mirror.shards import homes, segments_of
+from eventlog.node.cluster.primaries import Led, Primaries, time_to_ask
+from eventlog.node.consumers.inner import DEADLINE_MS_DEFAULT, Inner
+from eventlog.node.consumers.listener_lag import ListenerLag
+from eventlog.node.handlers import TABLE, Handler
+from eventlog.node.reading.answers import Reads
+from eventlog.state.caches import Caches, CacheState
+from eventlog.transport.connection import Dispatch, Exchange
+from eventlog.wire import eventlog_pb2 as pb
+from eventlog.wire.eventlog_pb2 import Message
+from eventlog.wire.session import SessionOptions
+
+MIRRORS: Final = f"{INTERNAL_PREFIX}mirrors"
+_ROUTE: Final = b"book"
+_KEY: Final = _ROUTE + b"\0"
+_FOLLOW_S: Final = 0.5
+_TRIES_MAX: Final = 64
+_PARTITIONS_DEFAULT: Final = 16
+_HOLD_BYTES_DEFAULT: Final = 1 * GIB
+_GENERATIONS: Final = 1 << 62
+_LOOK_S: Final = 0.05
+_KEPT_FOR_EVER: Final = {"retention.ms": "-1"}  # events have their own times: by Kafka's default of a week older ones went at once
+_COMPACTED: Final = {"cleanup.policy": "compact"}
+
+
+class MirrorsGround(Protocol):
+    """What this module needs of the node."""
+
+    cluster: str
+    name: str
+    segments: int
+    clock: FlakeClock
+    caches: Caches
+    inner: Inner
+    reads: Reads
+    primaries: Primaries
+    listener_lag: ListenerLag
+
+    @property
+    def view(self) -> ClusterView: ...
+
+    def leader_of(self, segment: int) -> int: ...
+
+
+class Mirrors:
+    """A service of the node."""
+
+    name = "mirror"
+
+    def __init__(self, node: MirrorsGround, dispatch: Dispatch, *, session: SessionOptions, open_kafka: Callable[[str], Kafka]) -> None:
+        self._node = node
+        self._inside = Inside(dispatch, session)
+        self._open_kafka = open_kafka
+        self._book = Book()
+        self._version = 0
+        self._reports: dict[str, Report] = {}
+
+    # ------------------------------------------------------------ the book
+
+    async def follow(self) -> None:
+        """Keep up with the book until cancelled."""
+        while True:
+            with suppress(EventLogError):  # it has no primary now, or nobody has made a mirror yet; what is known goes on
+                self._node.caches.named(MIRRORS)
+                await self._read_anew()
+            await asyncio.sleep(_FOLLOW_S)
+
+    async def _read_anew(self) -> tuple[Book, int]:
+        found = await self._node.inner.entry(MIRRORS, _KEY, deadline_ms=DEADLINE_MS_DEFAULT)
+        if found is not None and found.version > self._version:
+            self._keep(books.decode(found.value, where=f"{MIRRORS}, the book"), found.version)
+        return self._book, self._version
+
+    def _keep(self, book: Book, version: int) -> None:
+        if version > self._version:
+            self._book, self._version = book, version
+
+    async def _change(self, change: Callable[[Book], Book]) -> Book:
+        """Return the book as it was changed; everybody knows within a second.
+
+        Raises:
+            EventLogError: what `change` raises; or nobody could write it.
+        """
+        for _ in range(_TRIES_MAX):
+            book, version = await self._read_anew()
+            changed = change(book)
+            try:
+                versions = await self._node.inner.write(
+                    MIRRORS, _ROUTE, puts={_KEY: books.encode(changed)}, expect={_KEY: version or None}, deadline_ms=DEADLINE_MS_DEFAULT
+                )
+            except VersionMismatch:
+                continue
+            self._keep(changed, versions[_KEY])
+            return changed
+        raise NotPrimary(segment=self._node.inner.segment(_ROUTE))
+
+    # ------------------------------------------------------------ shards
+
+    def jobs(self) -> Mapping[str, int]:
+        """Return the shards of mirrors that are not paused, and their homes; one that was changed is another job."""
+        return {
+            f"{mirror.name}/{shard}/{mirror.revision}": home
+            for mirror in self._book.mirrors.values()
+            if mirror.state == "running"
+            for shard, home in enumerate(homes(mirror, segments=self._node.segments))
+        }
+
+    async def run(self, job: str, term: int) -> None:
+        """Copy a shard until cancelled."""
+        name, shard, _ = job.rsplit("/", 2)
+        mirror = self._book.mirrors.get(name)
+        if mirror is None:
+            return
+        report = Report(shard=int(shard), term=term)
+        self._reports[f"{name}/{shard}"] = report
+        try:
+            await Shard(self, self._inside, self._open_kafka, mirror=mirror, report=report).run()
+        finally:
+            if self._reports.get(f"{name}/{shard}") is report:
+                del self._reports[f"{name}/{shard}"]
+
+    @property
+    def cluster(self) -> str:
+        """The id of the cluster."""
+        return self._node.cluster
+
+    @property
+    def segments(self) -> int:
+        """How many segments the cluster has."""
+        return self._node.segments
+
+    def wall_ms(self) -> int:
+        """Return the time, in milliseconds since 1970."""
+        return self._node.clock.physical_ms()
+
+    def shape(self, mirror: Mirror) -> Shape:
+        """Return how a mirror's events are told. Raises CacheNotFound, CacheDropped: its cache is no more."""
+        cache = self._node.caches.named(mirror.cache)
+        if cache.cache_id != mirror.cache_id:
+            raise CacheDropped(cache=mirror.cache)
+        options = cache.options
+        return Shape(
+            cache=mirror.cache,
+            cluster=self._node.cluster,
+            prefix=mirror.prefix,
+            topic=mirror.topic,
+            version=version("eventlog"),
+            is_json=options.format == "json",
+            has_text_keys=not options.bytes_keys,
+            form=mirror.format,
+            encoding=mirror.encoding,
+            declared=Declared(msgspec.json.decode(options.schema), is_stored=True) if options.format == "avro" else None,
+            key_field=mirror.key_field,
+            has_tombstones=mirror.has_tombstones,
+        )
+
+    def figures(self) -> dict[str, tuple[int, int, int]]:
+        """Return used, limit and peak of what is bounded here."""
+        return self._inside.figures()
+
+    def counted(self) -> list[tuple[str, int, Report]]:
+        """Return what runs here: mirror, shard and report."""
+        return [(key.rpartition("/")[0], report.shard, report) for key, report in self._reports.items()]
+
+    # ------------------------------------------------------------ requests
+
+    def table(self) -> dict[str, Handler]:
+        """Return who answers requests about mirrors, and those that must not take from a mirror what it needs."""
+
+        def row(function: Callable[[Any, Exchange], object], right: Any, *, repeatable: bool = True) -> Handler:
+            return Handler(function=function, right=right, repeatable=repeatable, has_body=False, takes_long=True, is_operators=True)
+
+        guards = {"remove_listener": self._check_listener, "alter_cache": self._check_cache}
+        guarded = {kind: _guarded(TABLE[kind], check) for kind, check in guards.items()}
+        return guarded | {
+            "add_mirror": row(self._add, "admin", repeatable=False),
+            "list_mirrors": row(self._list, "read"),
+            "mirror_status": row(self._status, "read"),
+            "change_mirror": row(self._alter, "admin", repeatable=False),
+        }
+
+    async def _check_listener(self, message: Message) -> None:
+        listener = message.remove_listener.id
+        for mirror in (await self._read_anew())[0].mirrors.values():
+            if mirror.listener == listener:
+                raise OperationRefused(
+                    what=f"removing listener {listener}",
+                    why=f"mirror {mirror.name} goes by it, and takes it along: eventlog mirror remove {mirror.name}",
+                )
+
+    async def _check_cache(self, message: Message) -> None:
+        request = message.alter_cache
+        if not request.options.HasField("before") or request.options.before:
+            return
+        for mirror in (await self._read_anew())[0].mirrors.values():
+            if mirror.cache == request.name and mirror.format == "debezium":
+                why = f"mirror {mirror.name} tells what its events replaced; remove it first, or add one with --format upsert"
+                raise OperationRefused(what=f"altering cache {mirror.cache} to --no-before", why=why)
+
+    async def _add(self, _node: object, exchange: Exchange) -> None:
+        request = exchange.message.add_mirror
+        cache = self._node.caches.named(request.mirror.cache)
+        if cache.name.startswith(INTERNAL_PREFIX):
+            raise OperationRefused(what=f"mirroring {cache.name}", why="it is the cluster's own")
+        wanted, why_format = self._wanted(request.mirror, cache)
+        book, _ = await self._read_anew()
+        book.added(wanted)
+        kafka = self._open_kafka(wanted.kafka)
+        try:
+            await self._check_topics(kafka, wanted)
+            if not request.dry_run:
+                wanted = await self._begin(kafka, wanted, request)
+        except Trouble as trouble:
+            raise KafkaFailed(kafka=wanted.kafka, why=str(trouble)) from trouble
+        nodes = [self._node.leader_of(home) for home in homes(wanted, segments=self._node.segments)]
+        exchange.answer(Message(add_mirror_answer=pb.AddMirrorAnswer(mirror=told(wanted), why_format=why_format, nodes=nodes)))
+
+    def _wanted(self, asked: pb.Mirror, cache: CacheState) -> tuple[Mirror, str]:
+        """Return a mirror as it is asked for, with everything chosen that is not named, and why its format.
+
+        Raises:
+            InvalidArgument: it cannot be.
+        """
+        options = cache.options
+        has = {"has_before": options.before, "has_state": options.state}
+        form, why = books.default_format(**has)
+        prefix = asked.prefix or "eventlog"
+        partitions = asked.partitions or min(_PARTITIONS_DEFAULT, self._node.segments)
+        given: Any = {"format": asked.format or form, "encoding": asked.encoding or "json"}
+        mirror = Mirror(
+            name=asked.name or cache.name,
+            cache=cache.name,
+            cache_id=cache.cache_id,
+            kafka=asked.kafka,
+            topic=asked.topic or f"{prefix}.{cache.name}",
+            prefix=prefix,
+            partitions=partitions,
+            shards=asked.shards or books.shards_for(partitions, shards_max=MIRROR_SHARDS_MAX),
+            generation=1 + secrets.randbelow(_GENERATIONS),
+            from_id=0,
+            key_field=asked.key_field or "_key",
+            has_tombstones=not asked.no_tombstones,
+            filter=asked.filter.SerializeToString() if asked.HasField("filter") else b"",
+            interval_ms=asked.interval_ms or MIRROR_INTERVAL_MS_DEFAULT,
+            topic_settings=dict(asked.topic_settings),
+            **given,
+        )
+        checked = books.checked(mirror, segments=self._node.segments, **has)
+        self.shape(checked)  # which refuses what nothing can be told by
+        return checked, "it was asked for" if asked.format else why
+
+    async def _check_topics(self, kafka: Kafka, mirror: Mirror) -> None:
+        found = await kafka.partitions([mirror.topic, mirror.progress_topic])
+        for topic, partitions in ((mirror.topic, mirror.partitions), (mirror.progress_topic, 1)):
+            if found.get(topic, partitions) != partitions:
+                raise InvalidArgument(
+                    why=f"topic {topic} is there with {found[topic]} partitions, and has to have {partitions}: give --partitions or --topic"
+                )
+
+    async def _begin(self, kafka: Kafka, mirror: Mirror, request: pb.AddMirror) -> Mirror:
+        """Make what a mirror needs, and write it into the book last: from then on it runs."""
+        await kafka.create(mirror.topic, partitions=mirror.partitions, settings=_KEPT_FOR_EVER | mirror.topic_settings)
+        await kafka.create(mirror.progress_topic, partitions=1, settings=_COMPACTED)
+        listener = await self._listener(mirror, hold_bytes=request.mirror.hold_bytes or _HOLD_BYTES_DEFAULT)
+        try:
+            begun = msgspec.structs.replace(mirror, from_id=_begin_at(request, last_id=listener.last_id, first_id=listener.first_id))
+            await self._change(lambda book: book.added(begun))
+        except EventLogError:
+            await self._remove_listener(mirror)
+            raise
+        return begun
+
+    async def _listener(self, mirror: Mirror, *, hold_bytes: int) -> pb.Listener:
+        wanted = pb.RegisterListener(cache_id=mirror.cache_id, durable=True, hold_bytes=hold_bytes, id=mirror.listener)
+        if mirror.filter:
+            wanted.filter.ParseFromString(mirror.filter)
+        async with self._inside.open() as connection:
+            reply = await connection.request(Message(register_listener=wanted), timeout_ms=REQUEST_TIMEOUT_MS_DEFAULT)
+        return reply.message.listener_answer.listener
+
+    async def _remove_listener(self, mirror: Mirror) -> None:
+        async with self._inside.open() as connection:
+            try:
+                await connection.request(
+                    Message(remove_listener=pb.RemoveListener(id=mirror.listener)), timeout_ms=REQUEST_TIMEOUT_MS_DEFAULT
+                )
+            except ListenerNotFound:
+                return
+
+    async def _list(self, _node: object, exchange: Exchange) -> None:
+        name = exchange.message.list_mirrors.name
+        book, _ = await self._read_anew()
+        found = [book.find(name)] if name else list(book.mirrors.values())
+        exchange.answer(Message(list_mirrors_answer=pb.ListMirrorsAnswer(mirrors=map(told, found))))
+
+    async def _alter(self, _node: object, exchange: Exchange) -> None:
+        request = exchange.message.change_mirror
+        book, _ = await self._read_anew()
+        mirror, kind = book.find(request.name), request.WhichOneof("change")
+        if kind == "pause":
+            book = await self._change(lambda found: found.changed(mirror.name, books.paused))
+        elif kind == "resume":
+            resumed = partial(books.resumed, accepts_diverged=request.resume.accept_diverged)
+            book = await self._change(lambda found: found.changed(mirror.name, resumed))
+        elif kind == "reset":
+            to = await self._reset_to(mirror, request.reset)
+            again = partial(books.reset, from_id=to, generation=1 + secrets.randbelow(_GENERATIONS))
+            changed = book.changed(mirror.name, again)
+            book = changed if request.reset.dry_run else await self._change(lambda found: found.changed(mirror.name, again))
+        elif kind == "remove":
+            book = await self._change(lambda found: found.removed(mirror.name))
+            await self._remove_listener(mirror)
+            if request.remove.delete_topics:
+                await self._delete(mirror)
+        else:
+            raise BadMessage(why="a change of a mirror that there is not")
+        left = book.mirrors.get(mirror.name)
+        exchange.answer(Message(list_mirrors_answer=pb.ListMirrorsAnswer(mirrors=[told(left)] if left is not None else [])))
+
+    async def _delete(self, mirror: Mirror) -> None:
+        """Delete a removed mirror's topic once no shard writes into it. Its progress stays: the topic is that of all mirrors."""
+        await asyncio.sleep(2 * _FOLLOW_S)  # by then every node has read the book, and ends its shards
+        try:
+            await self._open_kafka(mirror.kafka).delete(mirror.topic)
+        except Trouble as trouble:
+            raise KafkaFailed(kafka=mirror.kafka, why=str(trouble)) from trouble
+
+    async def _reset_to(self, mirror: Mirror, request: pb.ResetMirror) -> int:
+        async with self._inside.open() as connection:
+            asked = Message(log_ends=pb.LogEnds(cache_id=mirror.cache_id))
+            ends = (await connection.request(asked, timeout_ms=REQUEST_TIMEOUT_MS_DEFAULT)).message.log_ends_answer
+        return _begin_at(request, last_id=await self._end(), first_id=ends.first_id)
+
+    async def _end(self) -> int:
+        """Return an id at or above everything that was committed anywhere before this call."""
+        end: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._node.reads.end(lambda id_: None if end.done() else end.set_result(id_))
+        return await end
+
+    # ------------------------------------------------------------ status
+
+    async def _status(self, _node: object, exchange: Exchange) -> None:
+        request = exchange.message.mirror_status
+        mirror = (await self._read_anew())[0].find(request.name)
+        if exchange.message.forwarded:
+            await self._node.primaries.answer(exchange, partial(self._status_here, mirror, request.upto))
+            return
+        upto = await self._end() if request.wait_ms else 0
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + request.wait_ms / 1000
+        while True:
+            shards = await self._shards(mirror, upto=upto, timeout_ms=time_to_ask(exchange))
+            behind = [one for one in shards if one.lag_events] if upto else []
+            if not behind or loop.time() >= deadline or any(one.state in STANDING for one in behind):
+                break
+            await asyncio.sleep(_LOOK_S)
+        exchange.answer(Message(mirror_status_answer=pb.MirrorStatusAnswer(shards=shards, behind=bool(behind))))
+
+    async def _shards(self, mirror: Mirror, *, upto: int, timeout_ms: int) -> list[pb.MirrorShard]:
+        asked = Message(mirror_status=pb.MirrorStatus(name=mirror.name, upto=upto))
+        answers = await self._node.primaries.ask(
+            asked, partial(self._status_here, mirror, upto), segments=homes(mirror, segments=self._node.segments), timeout_ms=timeout_ms
+        )
+        return sorted((one for answer in answers for one in answer.mirror_status_answer.shards), key=lambda one: one.shard)
+
+    async def _status_here(self, mirror: Mirror, upto: int, led: Led) -> Message:
+        """Say how the shards stand whose homes are led here."""
+        own = [shard for shard, home in enumerate(homes(mirror, segments=self._node.segments)) if home in led.segments]
+        terms = dict(zip(led.segments, led.epochs, strict=True))
+        cache = self._node.caches.get(mirror.cache_id)
+        found = []
+        for shard, home in enumerate(homes(mirror, segments=self._node.segments)):
+            if shard in own:
+                report = self._reports.get(f"{mirror.name}/{shard}") or Report(shard=shard, term=terms[home])
+                found.append(await self._shown(mirror, report, cache, upto=upto))
+        return Message(mirror_status_answer=pb.MirrorStatusAnswer(shards=found))
+
+    async def _shown(self, mirror: Mirror, report: Report, cache: CacheState | None, *, upto: int) -> pb.MirrorShard:
+        lag = 0
+        if cache is not None:
+            after = report.upto or mirror.from_id
+            of = segments_of(report.shard, mirror, segments=self._node.segments).tolist()
+            counted = await self._node.listener_lag.count_everywhere(
+                cache, [after], upto=upto, segments=of, timeout_ms=REQUEST_TIMEOUT_MS_DEFAULT
+            )
+            lag = counted[0][0]
+        return pb.MirrorShard(
+            mirror=mirror.name,
+            shard=report.shard,
+            node=self._node.name,
+            term=report.term,
+            state="paused" if mirror.state == "paused" else report.state,
+            since_ms=report.since_ms,
+            why=report.why,
+            position=report.position,
+            position_id=report.upto,
+            lag_events=lag,
+            lag_ms=report.lag_ms(self.wall_ms()) if lag else 0,
+            events_per_second=report.rate(asyncio.get_running_loop().time()),
+            events=report.events,
+            transactions=report.transactions,
+            aborts=report.aborts,
+        )
+
+
+def told(mirror: Mirror) -> pb.Mirror:
+    """Return a mirror as it is answered."""
+    found = pb.Mirror(
+        name=mirror.name,
+        cache=mirror.cache,
+        cache_id=mirror.cache_id,
+        kafka=mirror.kafka,
+        topic=mirror.topic,
+        prefix=mirror.prefix,
+        progress_topic=mirror.progress_topic,
+        partitions=mirror.partitions,
+        shards=mirror.shards,
+        format=mirror.format,
+        encoding=mirror.encoding,
+        key_field=mirror.key_field,
+        no_tombstones=not mirror.has_tombstones,
+        interval_ms=mirror.interval_ms,
+        from_id=mirror.from_id,
+        state=mirror.state,
+        topic_settings=mirror.topic_settings,
+    )
+    if mirror.filter:
+        found.filter.ParseFromString(mirror.filter)
+    return found
+
+
+def _begin_at(request: "pb.AddMirror | pb.ResetMirror", *, last_id: int, first_id: int) -> int:
+    """Return behind which id a mirror begins.
+
+    Raises:
+        InvalidArgument: nothing says where, or it lies ahead of everything.
+    """
+    kind = request.WhichOneof("from") if isinstance(request, pb.AddMirror) else request.WhichOneof("to")
+    if kind == "earliest":
+        return first_id - 1 if first_id else last_id
+    if kind == "latest":
+        return last_id
+    if kind != "id":
+        raise InvalidArgument(why="say where to begin: earliest, latest or an id")
+    if request.id > last_id:
+        raise InvalidArgument(why=f"id {request.id} lies ahead of the last one, {last_id}")
+    return request.id
+
+
+def _guarded(handler: Handler, check: Callable[[Message], Any]) -> Handler:
+    async def checked(node: Any, exchange: Exchange) -> None:
+        await check(exchange.message)
+        done = handler.function(node, exchange)
+        if done is not None:
+            await done
+
+    return Handler(
+        function=checked,
+        right=handler.right,
+        repeatable=handler.repeatable,
+        has_body=handler.has_body,
+        takes_long=handler.takes_long,
+        is_operators=handler.is_operators,
+    )

@@ -1,0 +1,329 @@
+"""One shard of a mirror in one term: opens a producer, learns how far it is, and copies transaction by transaction until cancelled.
+
+The order at the start is what makes it exactly once: the producer is opened first, which fences the predecessor and ends what it left open;
+the end of the progress topic is asked for behind that; then everything up to there is read. What fails is decided in `mirror.outcomes`.
+"""
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import AsyncGenerator, Callable, Iterable
+from contextlib import aclosing, suppress
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+from eventlog.batch.columns import columns_of_joined
+from eventlog.errors import EventLogError, ListenerNotFound
+from eventlog.integrations.kafka.source import Answer, Inside, Source, lifted
+from eventlog.kafka.envelope import batches_of, rows_without_before
+from eventlog.kafka.records import RecordBatch
+from eventlog.kafka.shape import Shape
+from eventlog.limits import (
+    MIRROR_BATCH_BYTES_MAX,
+    MIRROR_SHARDS_MAX,
+    MIRROR_TRANSACTION_BYTES_MAX,
+    MIRROR_TRANSACTION_EVENTS_MAX,
+)
+from eventlog.mirror import progress
+from eventlog.mirror.book import Mirror
+from eventlog.mirror.broker import Kafka, TransactionWriter, Trouble
+from eventlog.mirror.outcomes import Outcome, ShardState, give_way, outcome_of, outcome_of_error
+from eventlog.mirror.progress import StaleTerm
+from eventlog.mirror.report import Report
+from eventlog.mirror.shards import segments_of, transactional_id
+from eventlog.read.position import SegmentPositions
+
+log = logging.getLogger("eventlog.mirror")
+_GIVE_WAY_S: Final = (5.0, 8.0)  # before a shard that was fenced looks whether it is still its own
+_PAUSE_S, _PAUSE_S_MAX = 1.0, 30.0
+_ACKNOWLEDGED_S: Final = 1.0
+_LOOKS, _LOOK_AGAIN_S = 6, 1.0
+_SAVED_S: Final = 1.0
+_IDLE_S: Final = 5.0
+_INLINE_EVENTS: Final = 200  # fewer are laid out faster than a thread is asked
+_HELD_TRANSACTIONS: Final = 2
+BUDGET_BYTES: Final = _HELD_TRANSACTIONS * MIRROR_TRANSACTION_BYTES_MAX * MIRROR_SHARDS_MAX
+assert BUDGET_BYTES <= 128 << 20, "what one mirror holds of events at one node stays small beside the node"
+
+
+class Stopped(Exception):
+    """The shard has an outcome that is no error of Kafka's."""
+
+    def __init__(self, outcome: Outcome) -> None:
+        super().__init__(outcome.why)
+        self.outcome = outcome
+
+
+class ShardGround(Protocol):
+    """What a shard needs of the node around it."""
+
+    @property
+    def cluster(self) -> str: ...
+
+    @property
+    def segments(self) -> int: ...
+
+    def wall_ms(self) -> int:
+        """Return the time, in milliseconds since 1970."""
+        ...
+
+    def shape(self, mirror: Mirror) -> Shape:
+        """Return how a mirror's events are told. Raises CacheNotFound: the cache is not there, or is another one of the name."""
+        ...
+
+
+class Shard:
+    """A shard, and what it shows."""
+
+    def __init__(self, ground: ShardGround, inside: Inside, open_kafka: Callable[[str], Kafka], *, mirror: Mirror, report: Report) -> None:
+        self._ground = ground
+        self._inside = inside
+        self._open_kafka = open_kafka
+        self._mirror = mirror
+        self.report = report
+        self._set("starting", "")
+
+    def _set(self, state: ShardState, why: str) -> None:
+        report = self.report
+        if (state, why) != (report.state, report.why) or not report.since_ms:
+            report.state, report.why, report.since_ms = state, why, self._ground.wall_ms()
+            if why:
+                log.warning("mirror_%s mirror=%s shard=%d why=%s", state, self._mirror.name, report.shard, why)
+
+    async def run(self) -> None:
+        """Copy until cancelled; what needs a person is waited for, and what does not is tried again."""
+        pause_s = _PAUSE_S
+        while True:
+            before = self.report.transactions
+            outcome = await self._once()
+            self._set(outcome.state, outcome.why)
+            if outcome.next == "stop":
+                await asyncio.Event().wait()  # until it is resumed or reset, which has it begun anew
+            if outcome.next == "yield":
+                await asyncio.sleep(random.uniform(*_GIVE_WAY_S))  # noqa: S311 -- not for secrets
+                continue
+            pause_s = _PAUSE_S if self.report.transactions > before else min(2 * pause_s, _PAUSE_S_MAX)
+            await asyncio.sleep(pause_s * random.uniform(0.5, 1))  # noqa: S311 -- likewise
+
+    async def _once(self) -> Outcome:
+        """Copy until something ends it; return what comes next."""
+        mirror = self._mirror
+        try:
+            return await self._copy()
+        except Stopped as stopped:
+            return stopped.outcome
+        except StaleTerm:
+            return give_way("another node runs this shard in a later term")
+        except Trouble as trouble:
+            return outcome_of(trouble, topic=mirror.topic)
+        except EventLogError as error:
+            return outcome_of_error(error, mirror=mirror.name)
+
+    async def _copy(self) -> Outcome:
+        mirror, ground = self._mirror, self._ground
+        shape = ground.shape(mirror)
+        kafka = self._open_kafka(mirror.kafka)
+        await self._check_topics(kafka)
+        own = segments_of(self.report.shard, mirror, segments=ground.segments)
+        async with kafka.writer(transactional_id(ground.cluster, mirror, self.report.shard)) as writer:
+            records = await kafka.records(mirror.progress_topic)
+            at = progress.places(records, mirror, of=own, cluster=ground.cluster, term=self.report.term)
+            async with self._inside.open() as connection:
+                source = Source(connection, mirror, cluster=ground.cluster, segments=ground.segments)
+                return await _Copying(self, writer, source, shape).run(at)
+
+    async def _check_topics(self, kafka: Kafka) -> None:
+        mirror = self._mirror
+        found: dict[str, int] = {}
+        for _ in range(_LOOKS):
+            found = await kafka.partitions([mirror.topic, mirror.progress_topic])
+            if len(found) > 1:
+                break
+            await asyncio.sleep(_LOOK_AGAIN_S)  # a broker that has just begun may not know of it yet
+        for topic, partitions in ((mirror.topic, mirror.partitions), (mirror.progress_topic, 1)):
+            if topic not in found:
+                why = f"topic {topic} was deleted: eventlog mirror remove {mirror.name}, and add it again"
+                raise Stopped(Outcome(next="stop", state="halted", why=why))
+            if found[topic] != partitions:
+                why = (
+                    f"topic {topic} has {found[topic]} partitions, and not the {partitions} that it had: remove the mirror, and add another"
+                )
+                raise Stopped(Outcome(next="stop", state="halted", why=why))
+
+    # ------------------------------------------------------------ what the copying tells
+
+    @property
+    def mirror(self) -> Mirror:
+        """What is copied."""
+        return self._mirror
+
+    @property
+    def term(self) -> int:
+        """The epoch of the shard's home in which it runs."""
+        return self.report.term
+
+    @property
+    def cluster(self) -> str:
+        """The id of the cluster."""
+        return self._ground.cluster
+
+    def wall_ms(self) -> int:
+        """Return the time, in milliseconds since 1970."""
+        return self._ground.wall_ms()
+
+    def runs(self) -> None:
+        """Note that events can be copied."""
+        self._set("running", "")
+
+    def written(self, events: int, nbytes: int) -> None:
+        """Count a transaction."""
+        self.report.wrote(events, nbytes, now=time.monotonic())
+
+    def stands(self, upto: int, position: bytes) -> None:
+        """Note up to where everything is in Kafka."""
+        self.report.upto, self.report.position = max(self.report.upto, upto), position
+
+
+@dataclass(slots=True, kw_only=True)
+class _Taken:
+    """Answers that are to go into one transaction."""
+
+    answers: list[Answer] = field(default_factory=list)
+    events: int = 0
+    nbytes: int = 0
+
+    def add(self, answer: Answer) -> None:
+        self.answers.append(answer)
+        self.events += answer.events
+        self.nbytes += answer.nbytes
+
+    @property
+    def is_full(self) -> bool:
+        return self.events >= MIRROR_TRANSACTION_EVENTS_MAX or self.nbytes >= MIRROR_TRANSACTION_BYTES_MAX
+
+
+class _Copying:
+    """Reads ahead while a transaction is written, at most one transaction more."""
+
+    def __init__(self, shard: Shard, writer: TransactionWriter, source: Source, shape: Shape) -> None:
+        self._shard = shard
+        self._writer = writer
+        self._source = source
+        self._shape = shape
+        self._next = _Taken()
+        self._has_some = asyncio.Event()
+        self._has_room = asyncio.Event()
+        self._is_full = asyncio.Event()
+        self._acknowledged_at = 0.0
+        self._saved = 0, 0.0  # up to which id the progress says that nothing matched, and when that was written
+
+    async def run(self, at: SegmentPositions) -> Outcome:
+        """Copy what follows a place until the writer is worn. Raises whatever ends it before."""
+        reading = asyncio.create_task(self._read(at), name="mirror reading")
+        try:
+            self._shard.runs()
+            self._shard.stands(int(at.ids.min()), self._source.token(at))
+            while not self._writer.is_worn:
+                if await self._wait(reading):
+                    with suppress(TimeoutError):
+                        await asyncio.wait_for(self._is_full.wait(), self._shard.mirror.interval_ms / 1000)
+                    at = await self._write(at)
+                else:
+                    at = await self._idle(at)
+        finally:
+            reading.cancel()
+            await asyncio.gather(reading, return_exceptions=True)
+        return Outcome(next="anew", state="starting", why="")
+
+    async def _read(self, at: SegmentPositions) -> None:
+        answers: AsyncGenerator[Answer, None] = self._source.answers(at)
+        async with aclosing(answers):
+            async for answer in answers:
+                while self._next.is_full:
+                    self._has_room.clear()
+                    await self._has_room.wait()
+                self._keep(answer)
+
+    def _keep(self, answer: Answer) -> None:
+        self._next.add(answer)
+        self._has_some.set()
+        if self._next.is_full:
+            self._is_full.set()
+
+    async def _wait(self, reading: "asyncio.Task[None]") -> bool:
+        """Return whether there is something to write before a while is over. Raises what ended the reading."""
+        waiting = asyncio.create_task(self._has_some.wait())
+        try:
+            await asyncio.wait([waiting, reading], timeout=_IDLE_S, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            waiting.cancel()
+        if self._has_some.is_set():
+            return True
+        if reading.done():
+            await reading
+        return False
+
+    async def _write(self, at: SegmentPositions) -> SegmentPositions:
+        """Write a transaction with what was read by now; return the place behind it."""
+        taken, self._next = self._next, _Taken()
+        self._has_some.clear()
+        self._is_full.clear()
+        self._has_room.set()
+        upto = taken.answers[-1].upto
+        if taken.events:
+            batches, behind, rows = await self._laid_out(taken, at)
+            await self._commit(batches, behind, rows)
+            self._shard.written(taken.events, sum(batch.nbytes for batch in batches))
+            at = behind
+        return await self._stand(at, upto)
+
+    async def _commit(self, batches: "list[RecordBatch]", at: SegmentPositions, rows: Iterable[int]) -> None:
+        mirror = self._shard.mirror
+        records = progress.records_of(mirror, at, rows, cluster=self._shard.cluster, term=self._shard.term)
+        try:
+            await self._writer.write(mirror.topic, batches, progress_topic=mirror.progress_topic, progress=records)
+        except Trouble:
+            self._shard.report.aborts += 1
+            raise
+
+    async def _laid_out(self, taken: _Taken, at: SegmentPositions) -> tuple[list[RecordBatch], SegmentPositions, list[int]]:
+        def work() -> tuple[list[RecordBatch], SegmentPositions, list[int]]:
+            events = columns_of_joined([part for answer in taken.answers for part in answer.parts])
+            mirror = self._shard.mirror
+            if self._shape.form == "debezium" and len(rows := rows_without_before(events)):
+                first = events.ids.item(rows.item(0))
+                why = f"event {first} does not say what it replaced: reset the mirror behind it, or add one with --format upsert"
+                raise Stopped(Outcome(next="stop", state="halted", why=why))
+            batches = batches_of(
+                events,
+                self._shape,
+                partitions=mirror.partitions,
+                now_ms=self._shard.wall_ms(),
+                bytes_max=MIRROR_BATCH_BYTES_MAX,
+            )
+            order = events.segments.argsort(kind="stable")
+            behind, rows_moved = progress.moved(
+                at, segments=events.segments[order], ids=events.ids[order], offsets=events.offsets[order], epochs=events.epochs[order]
+            )
+            return batches, behind, rows_moved.tolist()
+
+        return work() if taken.events < _INLINE_EVENTS else await asyncio.to_thread(work)
+
+    async def _idle(self, at: SegmentPositions) -> SegmentPositions:
+        """Learn that there was nothing for a while: who holds retention back must not stand where nothing comes any more."""
+        found = await self._source.end(at)
+        return at if found.events or self._has_some.is_set() else await self._stand(at, found.upto)
+
+    async def _stand(self, at: SegmentPositions, upto: int) -> SegmentPositions:
+        is_filtered = bool(self._shard.mirror.filter)
+        at, now = lifted(at, upto, is_filtered=is_filtered), time.monotonic()
+        if is_filtered and upto > self._saved[0] and now - self._saved[1] >= _SAVED_S:
+            await self._commit([], at, range(len(at.of)))  # else a successor would look for what retention may have taken since
+            self._saved = upto, now
+        self._shard.stands(upto, self._source.token(at))
+        if now - self._acknowledged_at >= _ACKNOWLEDGED_S:
+            self._acknowledged_at = now
+            with suppress(ListenerNotFound):  # nothing is held for it any more, and it goes on
+                await self._source.acknowledge(at)
+        return at

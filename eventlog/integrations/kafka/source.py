@@ -1,0 +1,150 @@
+"""What a shard reads: the events of its segments behind a place, as columns, asked of the node around it as any reader asks."""
+
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from eventlog.arrays import Ints
+from eventlog.batch.columns import columns_of_values, join_events
+from eventlog.batch.join import Joined, pack
+from eventlog.batch.layout import RUN
+from eventlog.errors import CorruptData, Stopping
+from eventlog.ids import ID_MAX
+from eventlog.limits import MIB, PROCESS_BYTES_IN_FLIGHT_MAX
+from eventlog.mirror.book import Mirror
+from eventlog.read import token
+from eventlog.read.position import OFFSET_UNKNOWN, Position, SegmentPositions
+from eventlog.transport.connection import Connection, Dispatch
+from eventlog.transport.greeting import ConnectOptions
+from eventlog.transport.inside import connect_inside
+from eventlog.wire.eventlog_pb2 import Filter, Message, Part, Poll, PollAnswer, Watch
+from eventlog.wire.flow import ProcessBudget
+from eventlog.wire.session import SessionOptions
+
+_ANSWER_BYTES: Final = 1 * MIB
+_NAME: Final = "mirror"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Answer:
+    """Joined parts of one answer, and the id up to which it holds everything of the segments asked for."""
+
+    parts: list[Joined]
+    upto: int
+    nbytes: int
+
+    @property
+    def events(self) -> int:
+        """How many events there are."""
+        return sum(part.events for part in self.parts)
+
+
+class Inside:
+    """The way of all shards of a node to that node. `open` gives each a connection of its own: one that is slow holds up nobody."""
+
+    def __init__(self, dispatch: Dispatch, session: SessionOptions) -> None:
+        self._dispatch = dispatch
+        self._options = ConnectOptions(client=_NAME, session=session, bytes_in_flight_max=PROCESS_BYTES_IN_FLIGHT_MAX)
+        self._process = ProcessBudget(PROCESS_BYTES_IN_FLIGHT_MAX)
+
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[Connection]:
+        """A connection, until the end of the block."""
+        connection = await connect_inside(self._dispatch, self._options, process=self._process, name=_NAME)
+        try:
+            yield connection
+        finally:
+            connection.close()
+            await connection.wait_closed()
+
+    def figures(self) -> dict[str, tuple[int, int, int]]:
+        """Return used, limit and peak of what requests hold in the node."""
+        return {"mirror_bytes_in_flight": (self._process.used, self._process.limit, self._process.peak)}
+
+
+class Source:
+    """The events of a shard's segments."""
+
+    def __init__(self, connection: Connection, mirror: Mirror, *, cluster: str, segments: int) -> None:
+        self._connection = connection
+        self._mirror = mirror
+        self._cluster = cluster
+        self._segments = segments
+
+    def token(self, at: SegmentPositions) -> bytes:
+        """Return a place as every reader of the cache has it."""
+        return token.encode(Position(cluster=self._cluster, cache_id=self._mirror.cache_id, segments=self._segments, at=at))
+
+    def _poll(self, at: SegmentPositions) -> Poll:
+        mirror = self._mirror
+        poll = Poll(cache_id=mirror.cache_id, position=self.token(at), segments=at.of.tolist(), max_bytes=_ANSWER_BYTES)
+        poll.accept_diverged = mirror.accepts == mirror.generation
+        if mirror.filter:
+            poll.filter.CopyFrom(Filter.FromString(mirror.filter))
+        return poll
+
+    async def answers(self, at: SegmentPositions) -> AsyncGenerator[Answer, None]:
+        """Yield what follows a place, on and on.
+
+        Raises:
+            EventsTrimmed, PositionDiverged: the place is not there any more.
+            CacheNotFound, CacheDropped, NoEvents: the cache is not, or keeps no events.
+            Unavailable: the node stops.
+        """
+        stream = self._connection.stream(Message(watch=Watch(poll=self._poll(at), follow=True)), credit_bytes=_ANSWER_BYTES)
+        try:
+            async for item in stream:
+                yield taken_apart(item.message.stream_item.poll_answer, item.body)
+        finally:
+            stream.stop()
+        raise Stopping
+
+    async def end(self, at: SegmentPositions) -> Answer:
+        """Return what follows a place now; without events, its `upto` is where to go on as well. Raises what `answers` does."""
+        poll = self._poll(at)
+        poll.max_events = 1
+        reply = await self._connection.request(Message(poll=poll), timeout_ms=0)
+        return taken_apart(reply.message.poll_answer, reply.body)
+
+    async def acknowledge(self, at: SegmentPositions) -> None:
+        """Let retention have what lies before a place, as far as the mirror's listener held it.
+
+        Raises:
+            ListenerNotFound: somebody removed it; nothing is held any more.
+        """
+        poll = Poll(
+            cache_id=self._mirror.cache_id, position=self.token(at), segments=at.of.tolist(), listener=self._mirror.listener, max_events=1
+        )
+        await self._connection.request(Message(poll=poll), timeout_ms=0)
+
+
+def taken_apart(answer: PollAnswer, body: memoryview) -> Answer:
+    """Return an answer's events as joined parts.
+
+    Raises:
+        CorruptData: its lengths contradict each other.
+    """
+    parts: list[Joined] = []
+    at = 0
+    for part in answer.parts:
+        data = body[at : at + part.length]
+        if len(data) != part.length:
+            raise CorruptData(where="answer", why=f"a part of {part.length} bytes passes its end")
+        at += part.length
+        if part.form == Part.STORED:
+            stored = columns_of_values(pack([part.segment], [bytes(data)]), after=0, until=ID_MAX)
+            parts.append(join_events(stored))
+        else:
+            size = part.runs * RUN.itemsize
+            parts.append(Joined(runs=np.frombuffer(data[:size], RUN), block=bytes(data[size:]), events=part.events))
+    return Answer(parts=[part for part in parts if part.events], upto=answer.last_id, nbytes=len(body))
+
+
+def lifted(at: SegmentPositions, upto: int, *, is_filtered: bool) -> SegmentPositions:
+    """Return a place with everything up to an id read in every segment. With a filter there may have been events that did not match."""
+    ids: Ints = np.maximum(at.ids, upto)
+    offsets = np.where(ids > at.ids, OFFSET_UNKNOWN, at.offsets) if is_filtered else at.offsets
+    return SegmentPositions(of=at.of, ids=ids, offsets=offsets, epochs=at.epochs)

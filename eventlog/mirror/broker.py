@@ -1,0 +1,56 @@
+"""What a shard needs of Kafka: the port that a client of Kafka's, and one that only plays it, stand behind."""
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Protocol
+
+from eventlog.kafka.records import RecordBatch
+
+
+class Trouble(Exception):
+    """What Kafka, or the way to it, did not do. `code` is Kafka's number for it, None where no broker said anything."""
+
+    def __init__(self, code: int | None, text: str) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+class TransactionWriter(Protocol):
+    """Writes transactions, one after the other. After trouble it is of no use any more: what became of the last one is in the progress."""
+
+    @property
+    def is_worn(self) -> bool:
+        """Whether another producer is to go on."""
+        ...
+
+    async def write(self, topic: str, batches: Sequence[RecordBatch], *, progress_topic: str, progress: Mapping[bytes, bytes]) -> None:
+        """Write batches and progress, all or nothing for whoever reads committed records.
+
+        Raises:
+            Trouble: it was not written, or nobody knows.
+        """
+        ...
+
+
+class Kafka(Protocol):
+    """A cluster of Kafka. Everything raises Trouble where Kafka is away or refuses it, and OutboundRefused where it may not be asked."""
+
+    async def partitions(self, topics: Sequence[str]) -> dict[str, int]:
+        """Return how many partitions each topic has; those that are not there are left out."""
+        ...
+
+    async def create(self, topic: str, *, partitions: int, settings: Mapping[str, str]) -> None:
+        """Make a topic; one that is there is left as it is."""
+        ...
+
+    async def delete(self, topic: str) -> None:
+        """Delete a topic; one that is not there is one that was deleted."""
+        ...
+
+    async def records(self, topic: str) -> dict[bytes, bytes]:
+        """Return the last committed record of each key of a topic with one partition, up to its end when this is called."""
+        ...
+
+    def writer(self, transactional_id: str) -> AbstractAsyncContextManager[TransactionWriter]:
+        """A producer that has fenced all earlier ones of its id, and ended what they left open."""
+        ...

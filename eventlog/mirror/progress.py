@@ -1,0 +1,101 @@
+"""How far each segment was written: records of a compacted topic, written in the transactions of the data.
+
+    key    mirror/cache/segment
+    value  JSON: cluster, generation, term (the epoch of the shard's home), id (of the last event), next (offset after it), epoch (of it)
+
+A record of a higher term than one's own was written by a successor, so whoever finds one is stale. Places are ours, not Kafka's: they say
+what was trimmed or lost since as those of any reader do.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+import msgspec
+import numpy as np
+
+from eventlog.arrays import Ints
+from eventlog.errors import CorruptData, MirrorTaken
+from eventlog.mirror.book import Mirror
+from eventlog.read.position import OFFSET_UNKNOWN, SegmentPositions
+
+_NO_EPOCH: Final = 0
+
+
+class Progress(msgspec.Struct, frozen=True, kw_only=True):
+    """Where one segment goes on."""
+
+    cluster: str
+    generation: int
+    term: int
+    id: int
+    next: int
+    epoch: int
+
+
+class StaleTerm(Exception):
+    """Another node runs the shard in a later term."""
+
+
+def key_of(mirror: Mirror, segment: int) -> bytes:
+    """Return the key of a segment's record."""
+    return f"{mirror.name}/{mirror.cache}/{segment}".encode()
+
+
+def places(records: Mapping[bytes, bytes], mirror: Mirror, *, of: Ints, cluster: str, term: int) -> SegmentPositions:
+    """Return where the segments `of` go on in a term, from the latest records.
+
+    Raises:
+        StaleTerm: one was written in a later term.
+        MirrorTaken: one is of another cluster.
+        CorruptData: one is not what this version writes.
+    """
+    ids, offsets = np.full(len(of), mirror.from_id, np.int64), np.full(len(of), OFFSET_UNKNOWN, np.int64)
+    epochs = np.full(len(of), _NO_EPOCH, np.int64)
+    for row, segment in enumerate(of.tolist()):
+        key = key_of(mirror, segment)
+        if key not in records:
+            continue
+        found = decode(records[key], where=f"{mirror.progress_topic}, key {key.decode()}")
+        if found.cluster != cluster:
+            raise MirrorTaken(topic=mirror.progress_topic, cluster=found.cluster, mirror=mirror.name)
+        if found.term > term:
+            raise StaleTerm
+        if found.generation == mirror.generation:
+            ids[row], offsets[row], epochs[row] = found.id, found.next, found.epoch
+    return SegmentPositions(of=of, ids=ids, offsets=offsets, epochs=epochs)
+
+
+def records_of(mirror: Mirror, at: SegmentPositions, rows: Iterable[int], *, cluster: str, term: int) -> dict[bytes, bytes]:
+    """Return the records that say where some rows of `at` go on."""
+    found: dict[bytes, bytes] = {}
+    for row in rows:
+        record = Progress(
+            cluster=cluster,
+            generation=mirror.generation,
+            term=term,
+            id=at.ids.item(row),
+            next=at.offsets.item(row),
+            epoch=at.epochs.item(row),
+        )
+        found[key_of(mirror, at.of.item(row))] = msgspec.json.encode(record)
+    return found
+
+
+def moved(at: SegmentPositions, *, segments: Ints, ids: Ints, offsets: Ints, epochs: Ints) -> tuple[SegmentPositions, Ints]:
+    """Return places after events, and the rows that moved. Events of one segment stand in the order of their ids.
+
+    `offsets` are those of the events: the place has the next one.
+    """
+    last = np.flatnonzero(np.append(segments[1:] != segments[:-1], True)) if len(segments) else np.zeros(0, np.int64)
+    rows = at.of.searchsorted(segments[last])
+    found = SegmentPositions(of=at.of, ids=at.ids.copy(), offsets=at.offsets.copy(), epochs=at.epochs.copy())
+    found.ids[rows], found.offsets[rows], found.epochs[rows] = ids[last], offsets[last] + 1, epochs[last]  # the last write of a row stays
+    return found, np.unique(rows)
+
+
+def decode(data: bytes, *, where: str) -> Progress:
+    """Return what a record says. Raises CorruptData."""
+    try:
+        return msgspec.json.decode(data, type=Progress)
+    except msgspec.MsgspecError as error:
+        raise CorruptData(where=where, why=str(error)) from error

@@ -1,0 +1,174 @@
+"""What a node may reach beyond its cluster: connections to Kafka by name, and the addresses that it may connect to at all.
+
+Secrets are named by files and read when a connection is made, so that they stand in no record, no command line and no log.
+"""
+
+import ipaddress
+import re
+import socket
+from collections.abc import Collection, Mapping
+from dataclasses import asdict, dataclass, field, fields
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any, Final
+
+import orjson
+
+from eventlog.errors import BadConfig, KafkaFailed, NoConnection, OutboundRefused
+
+SECURITIES: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+SETTINGS: Final = {"request_timeout_ms", "retry_backoff_ms", "connections_max_idle_ms", "metadata_max_age_ms"}
+"""What of its client may be set; whole numbers."""
+_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,100}")
+_PATTERN: Final = re.compile(r"(\[[0-9A-Fa-f:*]+\]|[A-Za-z0-9._*-]+):(\*|[0-9]{1,5})")
+_ADDRESS: Final = re.compile(r"(\[[0-9A-Fa-f:]+\]|[A-Za-z0-9._-]+):[0-9]{1,5}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KafkaConnection:
+    """A table `[kafka.NAME]` of a node's file. `bootstrap` are addresses `host:port`, with commas between them."""
+
+    bootstrap: str
+    security: str = "PLAINTEXT"
+    mechanism: str = "PLAIN"
+    user: str = ""
+    password_file: str = ""
+    ca_file: str = ""
+    cert_file: str = ""
+    key_file: str = ""
+    settings: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def addresses(self) -> list[str]:
+        """The brokers that are asked first."""
+        return [address.strip() for address in self.bootstrap.split(",")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outbound:
+    """What one node may reach. `allow` are patterns `host:port` with `*` in either; none: this machine alone."""
+
+    node: str
+    kafka: Mapping[str, KafkaConnection]
+    allow: tuple[str, ...]
+
+    def connection(self, name: str) -> KafkaConnection:
+        """Return the connection of a name, or to an address.
+
+        Raises:
+            NoConnection: the node's file has none of this name.
+        """
+        if (found := self.kafka.get(name)) is not None:
+            return found
+        if all(_ADDRESS.fullmatch(address.strip()) for address in name.split(",")):
+            return KafkaConnection(bootstrap=name)
+        raise NoConnection(node=self.node, why=f"has no table [kafka.{name}] in its file; it has {', '.join(sorted(self.kafka)) or 'none'}")
+
+    def check(self, host: str, port: int) -> None:
+        """Refuse an address that is not allowed, by the name it is asked for or by what that resolves to now. Blocks while it resolves.
+
+        Raises:
+            OutboundRefused: it is not.
+            KafkaFailed: it does not resolve.
+        """
+        asked = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        if any(fnmatchcase(asked.lower(), pattern.lower()) for pattern in self.allow):
+            return
+        try:
+            if not self.allow and is_loopback(host):
+                return
+        except OSError as error:
+            raise KafkaFailed(kafka=asked, why=f"its name does not resolve: {error.strerror}") from error
+        raise OutboundRefused(node=self.node, address=asked, allowed=", ".join(self.allow) or "nothing, so this machine alone")
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether everything that a host's name resolves to is this machine. Blocks while it resolves. Raises OSError: it does not."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return all(ipaddress.ip_address(entry[4][0]).is_loopback for entry in socket.getaddrinfo(host, None))
+
+
+def read_tables(given: object) -> dict[str, KafkaConnection]:
+    """Return the tables `[kafka.NAME]` of a file, or what an environment variable says of them as JSON.
+
+    Raises:
+        BadConfig: naming what cannot be used.
+    """
+    if isinstance(given, str):
+        try:
+            given = orjson.loads(given)
+        except ValueError as error:
+            raise BadConfig(option="kafka", why=f"it is no JSON: {error}") from error
+    if not isinstance(given, Mapping):
+        raise BadConfig(option="kafka", why="give tables, as in [kafka.main]")
+    return {str(name): _connection(str(name), table) for name, table in given.items()}
+
+
+def _connection(name: str, table: object) -> KafkaConnection:
+    option = f"kafka.{name}"
+    if _NAME.fullmatch(name) is None:
+        raise BadConfig(option=option, why="a name is 1 to 100 of A-Z a-z 0-9 _ -")
+    if isinstance(table, KafkaConnection):
+        return table
+    if not isinstance(table, Mapping):
+        raise BadConfig(option=option, why="it is not a table")
+    spelt: dict[str, Any] = {str(key).replace("-", "_"): value for key, value in table.items()}
+    known = {one.name for one in fields(KafkaConnection)}
+    for key, value in spelt.items():
+        if key not in known:
+            raise BadConfig(option=f"{option}.{key}", why=f"there is no such setting; there are {', '.join(sorted(known))}")
+        wanted, word = (Mapping, "table") if key == "settings" else (str, "text")
+        if not isinstance(value, wanted):
+            raise BadConfig(option=f"{option}.{key}", why=f"{value!r} is not a {word}")
+    if not spelt.get("bootstrap"):
+        raise BadConfig(option=f"{option}.bootstrap", why="name at least one broker, HOST:PORT")
+    return _checked(option, KafkaConnection(**spelt))
+
+
+def _checked(option: str, found: KafkaConnection) -> KafkaConnection:
+    is_sasl, is_encrypted = found.security.startswith("SASL"), found.security.endswith("SSL")
+    bad = [address for address in found.addresses if _ADDRESS.fullmatch(address) is None]
+    for name, is_wrong, why in (
+        ("bootstrap", bool(bad), f"{', '.join(map(repr, bad))}: write HOST:PORT, with commas between several"),
+        ("security", found.security not in SECURITIES, f"{found.security!r}: use {', '.join(SECURITIES)}"),
+        ("mechanism", found.mechanism not in MECHANISMS, f"{found.mechanism!r}: use {', '.join(MECHANISMS)}"),
+        ("user", is_sasl is not bool(found.user and found.password_file), "SASL takes user and password-file, and nothing else does"),
+        ("cert_file", bool(found.cert_file) is not bool(found.key_file), "a certificate and its key are given together"),
+        ("security", bool(found.ca_file or found.cert_file) and not is_encrypted, f"{found.security} uses no certificates"),
+    ):
+        if is_wrong:
+            raise BadConfig(option=f"{option}.{name}", why=why)
+    for key, value in found.settings.items():
+        if key not in SETTINGS or type(value) is not int or value < 0:
+            raise BadConfig(option=f"{option}.settings.{key}", why=f"whole numbers for {', '.join(sorted(SETTINGS))} may be set")
+    return found
+
+
+def tables_text(tables: Mapping[str, KafkaConnection]) -> str:
+    """Return tables as `read_tables` takes them from the environment, empty where there are none."""
+    return orjson.dumps({name: asdict(table) for name, table in tables.items()}).decode() if tables else ""
+
+
+def check_patterns(patterns: Collection[str], *, option: str) -> None:
+    """Refuse what is no pattern of addresses. Raises BadConfig."""
+    for pattern in patterns:
+        if _PATTERN.fullmatch(pattern) is None:
+            raise BadConfig(option=option, why=f"{pattern!r} is neither HOST:PORT nor a pattern of one, as in *.example.com:9092")
+
+
+def secret(path: str, *, option: str) -> str:
+    """Return the first line of a file with a secret.
+
+    Raises:
+        BadConfig: it cannot be read, or is empty. What stands in it is not said.
+    """
+    try:
+        found = Path(path).read_text().partition("\n")[0].strip("\r")
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadConfig(option=option, why=f"{path} cannot be read: {getattr(error, 'strerror', None) or 'it is no text'}") from error
+    if not found:
+        raise BadConfig(option=option, why=f"{path} is empty")
+    return found

@@ -107,10 +107,22 @@ class KafkaBrokers:
             )
             format_command = self._java("kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(properties))
             subprocess.run(format_command, check=True, capture_output=True, stdin=subprocess.DEVNULL)
-            with (place / "out").open("wb") as output:
-                command = self._java("kafka.Kafka", str(properties))
-                self._processes.append(subprocess.Popen(command, stdout=output, stderr=output, stdin=subprocess.DEVNULL, cwd=place))
+            self._processes.append(self._spawn(place))
         return self
+
+    def _spawn(self, place: Path) -> "subprocess.Popen[bytes]":
+        with (place / "out").open("ab") as output:
+            command = self._java("kafka.Kafka", str(place / "server.properties"))
+            return subprocess.Popen(command, stdout=output, stderr=output, stdin=subprocess.DEVNULL, cwd=place)
+
+    def kill(self, index: int = 0) -> None:
+        """Send a broker SIGKILL, and wait until it is gone."""
+        self._processes[index].kill()
+        self._processes[index].wait(READY_S)
+
+    def start(self, index: int = 0) -> None:
+        """Start a broker that was killed, on what it has."""
+        self._processes[index] = self._spawn(self._directory / f"kafka-{index + 1}")
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         for process in self._processes:

@@ -33,7 +33,26 @@ def kafka(directory: Path) -> Iterator[str]:
             yield container.get_bootstrap_server()
     else:
         with KafkaBrokers(directory, 1, quick=True) as brokers:
+            asyncio.run(until_ready(brokers.addresses))
             yield brokers.addresses
+
+
+async def until_ready(addresses: str) -> None:
+    """Return when all of the brokers are members: their ports open earlier."""
+    deadline = time.monotonic() + READY_S
+    while True:
+        admin = AIOKafkaAdminClient(bootstrap_servers=addresses)
+        try:
+            await admin.start()
+            found = await admin.describe_cluster()
+        except (KafkaError, OSError):
+            found = {"brokers": []}
+        finally:
+            await admin.close()
+        if len(found["brokers"]) == addresses.count(",") + 1:
+            return
+        assert time.monotonic() < deadline, f"the brokers at {addresses} are not ready after {READY_S} s"
+        await asyncio.sleep(_AGAIN_S)
 
 
 async def create_topic(addresses: str, topic: str, *, partitions: int) -> None:

@@ -1,0 +1,87 @@
+"""What a mirror wrote, read as every reader of committed records reads it, and held against the log."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from struct import Struct
+
+from aiokafka import AIOKafkaConsumer, TopicPartition
+
+import eventlog
+
+_OFF = Struct(">iq")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """A record of a topic; `id`, `segment`, `offset` and `kind` are its event's."""
+
+    partition: int
+    key: bytes
+    value: bytes | None
+    id: int
+    segment: int
+    offset: int
+    kind: str
+    headers: tuple[tuple[str, bytes], ...]
+    timestamp: int
+
+
+async def _read(addresses: str, topic: str) -> list[Record]:
+    found: list[Record] = []
+    async with AIOKafkaConsumer(bootstrap_servers=addresses, enable_auto_commit=False) as consumer:
+        places = [TopicPartition(topic, partition) for partition in await _partitions(consumer, topic)]
+        ends = await consumer.end_offsets(places)
+    async with AIOKafkaConsumer(
+        bootstrap_servers=addresses, isolation_level="read_committed", auto_offset_reset="earliest", enable_auto_commit=False
+    ) as consumer:
+        consumer.assign(places)
+        while any([await consumer.position(place) < ends[place] for place in places]):
+            for place, records in (await consumer.getmany(timeout_ms=500)).items():
+                for one in records:
+                    headers = dict(one.headers)
+                    segment, offset = _OFF.unpack(headers["off"])
+                    found.append(
+                        Record(
+                            partition=place.partition,
+                            key=one.key,
+                            value=one.value,
+                            id=int.from_bytes(headers["id"]),
+                            segment=segment,
+                            offset=offset,
+                            kind=headers["kind"].decode(),
+                            headers=tuple(one.headers[3:]),
+                            timestamp=one.timestamp,
+                        )
+                    )
+    return found
+
+
+async def _partitions(consumer: AIOKafkaConsumer, topic: str) -> list[int]:
+    while not (found := consumer.partitions_for_topic(topic)):
+        await consumer._client.force_metadata_update()
+        await consumer.topics()
+    return sorted(found)
+
+
+def read(addresses: str, topic: str) -> list[Record]:
+    """Return every committed record of a topic, partition by partition in its order."""
+    return asyncio.run(asyncio.wait_for(_read(addresses, topic), 60))
+
+
+def check(records: list[Record], events: Iterable[eventlog.Event], *, partitions: int) -> None:
+    """Each event is there once, beside a tombstone if it has one; those of a segment stand in the order of the log."""
+    enveloped = {one.id for one in records if one.value is not None}
+    told = [one for one in records if one.value is not None or one.id not in enveloped]
+    assert [id_ for id_, count in Counter(one.id for one in told).items() if count > 1] == [], "written twice"
+    log = {event.id: event for event in events}
+    assert set(log) - {one.id for one in told} == set(), "events are missing"
+    assert {one.id for one in told} - set(log) == set(), "nobody wrote these"
+    last: dict[int, int] = {}
+    for one in told:
+        assert one.partition == one.segment % partitions
+        assert one.id > last.get(one.segment, 0), f"segment {one.segment} is out of order"
+        last[one.segment] = one.id
+        event = log[one.id]
+        assert (one.segment, one.offset, one.kind) == (event.segment, event.offset, event.kind[0])

@@ -1,0 +1,271 @@
+"""A mirror of one node in a real broker: what it writes, what it refuses, and where it goes on."""
+
+import json
+import uuid
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from eventlog import blocking
+from eventlog.errors import (
+    InvalidArgument,
+    KafkaFailed,
+    MirrorExists,
+    MirrorNotFound,
+    MirrorRuns,
+    NoConnection,
+    OperationRefused,
+    OutboundRefused,
+)
+from tests.kafka.brokers import kafka
+from tests.kafka.mirrors import check, read
+from tests.process.nodes import NodeProcess
+
+pytestmark = [pytest.mark.process, pytest.mark.timeout(300)]
+SEGMENTS = 16
+WAIT_MS = 60_000
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with kafka(tmp_path_factory.mktemp("kafka")) as addresses:
+        yield addresses
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
+    with NodeProcess(tmp_path_factory.mktemp("node"), "--segments", str(SEGMENTS)) as running:
+        yield running
+
+
+@pytest.fixture
+def client(node: NodeProcess) -> Iterator[blocking.Client]:
+    with blocking.connect(node.address) as connected:
+        yield connected
+
+
+@pytest.fixture
+def name() -> str:
+    return f"c{uuid.uuid4().hex[:12]}"
+
+
+def wait(client: blocking.Client, mirror: str) -> None:
+    found = client.mirrors.status(mirror, wait_ms=WAIT_MS)
+    assert not found.is_behind, found
+    assert {shard.state for shard in found.shards} <= {"running", "starting"}  # one that has nothing to write may not have begun
+
+
+def write(cache: blocking.Cache, *, rounds: int = 3, keys: int = 50) -> None:
+    for number in range(rounds):
+        cache.put_many([(f"k{key}", {"n": number, "key": key, "text": 'ä "\\ \n'}) for key in range(keys)])
+    for key in range(0, keys, 7):
+        cache.remove(f"k{key}")
+
+
+def test_everything_is_there_once_before_it_and_after(client: blocking.Client, broker: str, name: str) -> None:
+    cache = client.create_cache(name)
+    write(cache)
+    added = client.mirrors.add(name, kafka=broker)
+    assert (added.mirror.format, added.mirror.partitions, added.why_format) == ("debezium", SEGMENTS, "the cache keeps before-images")
+    wait(client, name)
+    write(cache, rounds=2)
+    wait(client, name)
+    records = read(broker, added.mirror.topic)
+    check(records, cache.events(), partitions=SEGMENTS)
+    state: dict[str, object] = {}
+    for one in records:
+        if one.value is None:
+            continue
+        envelope = json.loads(one.value)
+        key = json.loads(one.key)["_key"]
+        assert envelope["before"] == state.get(key)
+        assert envelope["op"] == {"C": "c", "M": "u", "R": "d"}[one.kind]
+        state[key] = envelope["after"]
+    assert {key: value for key, value in state.items() if value} == {key: {"_key": key, **entry.value} for key, entry in cache.entries()}
+    assert all(later.id == one.id for one, later in pairwise(records) if later.value is None and one.partition == later.partition)
+
+
+@pytest.mark.parametrize("form", ["upsert", "raw"])
+def test_values_are_told_as_they_are(client: blocking.Client, broker: str, name: str, form: str) -> None:
+    cache = client.create_cache(name, before=False)
+    write(cache)
+    topic = client.mirrors.add(name, kafka=broker, format=form, partitions=4, prefix="shop").mirror.topic
+    assert topic == f"shop.{name}"
+    wait(client, name)
+    records = read(broker, topic)
+    events = list(cache.events())
+    check(records, events, partitions=4)
+    values = {event.id: event.value for event in events}
+    keys = {event.id: event.key for event in events}
+    for one in records:
+        assert (None if one.value is None else json.loads(one.value)) == values[one.id]
+        assert one.key.decode() == (keys[one.id] if form == "raw" else json.dumps({"_key": keys[one.id]}, separators=(",", ":")))
+
+
+def test_a_filter_chooses_and_the_place_goes_on_past_what_it_leaves_out(client: blocking.Client, broker: str, name: str) -> None:
+    cache = client.create_cache(name)
+    cache.put_many([(f"k{number}", {"n": number}) for number in range(200)])
+    topic = client.mirrors.add(name, kafka=broker, where="value.n >= 100 AND value.n < 150", format="upsert").mirror.topic
+    wait(client, name)
+    check(read(broker, topic), [event for event in cache.events() if 100 <= event.value["n"] < 150], partitions=SEGMENTS)
+
+
+def test_a_mirror_of_bytes_and_of_avro(client: blocking.Client, broker: str, name: str) -> None:
+    schema = {"type": "record", "name": "Order", "fields": [{"name": "total", "type": "double"}]}
+    plain, typed = (
+        client.create_cache(f"{name}.b", format="bytes", before=True),
+        client.create_cache(f"{name}.a", format="avro", schema=json.dumps(schema), before=True),
+    )
+    plain.put("k", b"\x00\xff", headers={"h": b"1"})
+    typed.put("k", {"total": 1.5})
+    for cache in (plain, typed):
+        added = client.mirrors.add(cache.name, kafka=broker, encoding="json-schema", format="debezium")
+        wait(client, cache.name)
+        (record,) = read(broker, added.mirror.topic)
+        found = json.loads(record.value or b"")
+        assert found["schema"]["name"] == f"{added.mirror.topic}.Envelope"
+        assert found["payload"]["after"] == ({"_key": "k", "value": "AP8="} if cache is plain else {"_key": "k", "total": 1.5})
+        assert dict(record.headers) == ({"h": b"1"} if cache is plain else {})
+
+
+def test_it_begins_where_it_is_told_and_again_where_it_is_reset_to(client: blocking.Client, broker: str, name: str) -> None:
+    cache = client.create_cache(name)
+    cache.put_many([(f"k{number}", number) for number in range(10)])
+    first = client.mirrors.add(name, kafka=broker, from_id="latest")
+    cache.put_many([(f"k{number}", -number) for number in range(10)])
+    wait(client, name)
+    events = list(cache.events())
+    assert {one.id for one in read(broker, first.mirror.topic)} == {event.id for event in events[10:]}
+    with pytest.raises(MirrorRuns):
+        client.mirrors.reset(name, to="earliest")
+    client.mirrors.pause(name)
+    cache.put("late", 1)
+    assert client.mirrors.reset(name, to=events[4].id, dry_run=True).from_id == events[4].id
+    assert client.mirrors.describe(name).from_id == first.mirror.from_id
+    client.mirrors.reset(name, to=events[14].id)
+    paused = client.mirrors.status(name, wait_ms=1_000)
+    assert paused.is_behind
+    assert {shard.state for shard in paused.shards} == {"paused"}
+    client.mirrors.resume(name)
+    wait(client, name)
+    again = [one.id for one in read(broker, first.mirror.topic)]
+    assert sorted(again) == sorted(
+        [event.id for event in events[10:]] + [event.id for event in events[15:]] + [list(cache.events())[-1].id]
+    )
+
+
+def test_what_cannot_be_is_refused_in_one_sentence(client: blocking.Client, broker: str, name: str) -> None:
+    cache = client.create_cache(name, before=False)
+    cache.put("k", 1)
+    with pytest.raises(InvalidArgument, match="keeps no before-images: use --format upsert"):
+        client.mirrors.add(name, kafka=broker, format="debezium")
+    with pytest.raises(InvalidArgument, match="give 1 to 16"):
+        client.mirrors.add(name, kafka=broker, partitions=17)
+    with pytest.raises(InvalidArgument, match="lies ahead"):
+        client.mirrors.add(name, kafka=broker, from_id=1 << 62)
+    with pytest.raises(NoConnection, match=r"no table \[kafka.main\]"):
+        client.mirrors.add(name, kafka="main")
+    with pytest.raises(OutboundRefused, match="allow_outbound"):
+        client.mirrors.add(name, kafka="192.0.2.1:9092")
+    with pytest.raises(KafkaFailed):
+        client.mirrors.add(name, kafka="127.0.0.1:1")
+    assert f"mirror.{name}" not in {one.id for one in client.listeners.list()}, "nothing is left of those"
+    with pytest.raises(MirrorNotFound):
+        client.mirrors.status(name)
+    client.mirrors.add(name, kafka=broker)
+    with pytest.raises(MirrorExists):
+        client.mirrors.add(name, kafka=broker, topic="other")
+    with pytest.raises(MirrorExists):
+        client.mirrors.add(name, kafka=broker, name="other")
+    with pytest.raises(OperationRefused, match=f"eventlog mirror remove {name}"):
+        client.listeners.remove(f"mirror.{name}")
+    wait(client, name)
+
+
+def test_a_topic_that_is_there_has_to_have_the_right_number_of_partitions(client: blocking.Client, broker: str, name: str) -> None:
+    client.create_cache(name)
+    client.mirrors.add(name, kafka=broker, partitions=4)
+    wait(client, name)
+    client.mirrors.remove(name)
+    with pytest.raises(InvalidArgument, match="is there with 4 partitions, and has to have 8"):
+        client.mirrors.add(name, kafka=broker, partitions=8)
+    client.cache(name).put("k", 1)
+    again = client.mirrors.add(name, kafka=broker, partitions=4)
+    wait(client, name)
+    assert len(read(broker, again.mirror.topic)) == 1
+
+
+def test_a_topic_that_is_deleted_stands_still_and_says_so(client: blocking.Client, broker: str, name: str) -> None:
+    cache = client.create_cache(name)
+    cache.put("k", 1)
+    topic = client.mirrors.add(name, kafka=broker, partitions=1).mirror.topic
+    wait(client, name)
+    other = client.create_cache(f"{name}.x")
+    other.put("k", 1)
+    client.mirrors.add(f"{name}.x", kafka=broker)
+    client.mirrors.pause(name)
+    client.mirrors.remove(name, delete_topics=True)
+    assert [one.name for one in client.mirrors.list() if one.cache == name] == []
+    again = client.mirrors.add(name, kafka=broker, partitions=1)
+    assert again.mirror.topic == topic
+    wait(client, name)
+    assert len(read(broker, topic)) == 1
+
+
+def test_the_durable_listener_follows_what_is_in_kafka(client: blocking.Client, broker: str, name: str) -> None:
+    cache = client.create_cache(name)
+    client.mirrors.add(name, kafka=broker, partitions=1, hold=1 << 20)
+    cache.put_many([(f"k{number}", number) for number in range(100)])
+    wait(client, name)
+    last = cache.put("last", 1).id
+    for _ in range(100):
+        wait(client, name)
+        found = client.listeners.describe(f"mirror.{name}")
+        if found.position_id >= last:
+            break
+        cache.put("again", 1)
+    assert found.position_id >= last
+    assert (found.durable, found.hold_bytes) == (True, 1 << 20)
+    client.mirrors.remove(name)
+    assert [one for one in client.listeners.list() if one.id == f"mirror.{name}"] == []
+
+
+def test_the_command_line_says_the_same(node: NodeProcess, broker: str, name: str) -> None:
+    node.command("cache", "create", name)
+    node.command("put", name, "k", "1")
+
+    def rows(*words: str) -> list[dict[str, object]]:
+        return [json.loads(line) for line in node.command("mirror", *words, "--json").stdout.splitlines()]
+
+    assert rows("add", name, "--kafka", broker, "--partitions", "2", "--dry-run")[0]["shards"] == 2
+    assert name not in {row["mirror"] for row in rows("list")}
+    (added,) = rows("add", name, "--kafka", broker, "--partitions", "2", "--set", "max.message.bytes=2000000")
+    assert set(added) == {"mirror", "cache", "topic", "progress_topic", "partitions", "shards", "format", "encoding"}
+    status = rows("status", name, "--wait", "60s")
+    assert [row["shard"] for row in status] == [0, 1]
+    assert all(row["state"] == "running" and row["lag_events"] == 0 and row["error"] is None for row in status)
+    assert "running" in node.command("mirrors", "list").stdout.decode()
+    assert rows("pause", name)[0]["state"] == "paused"
+    node.command("put", name, "k", "2")
+    assert node.command("mirror", "status", name, "--wait", "1s", ok=False).returncode == 3
+    assert rows("reset", name, "--to", "latest")[0]["state"] == "paused"
+    assert node.command("mirror", "remove", name, ok=False).returncode == 2
+    assert rows("remove", name, "--yes", "--delete-topics") == [{"mirror": name, "removed": True}]
+
+
+def test_a_node_that_is_killed_goes_on_where_it_was(tmp_path: Path, broker: str, name: str) -> None:
+    with NodeProcess(tmp_path, "--segments", str(SEGMENTS)) as node:
+        for number in range(4):
+            with blocking.connect(node.address) as client:
+                cache = client.create_cache(name, if_exists="use")
+                if not number:
+                    client.mirrors.add(name, kafka=broker, partitions=4)
+                cache.put_many([(f"k{key}", [number, key]) for key in range(2_000)])
+                if number == 3:
+                    wait(client, name)
+                    check(read(broker, f"eventlog.{name}"), cache.events(), partitions=4)
+                    break
+            node.kill()
+            node.start()

@@ -1,0 +1,127 @@
+"""Connections beyond the cluster: what a file may say of them, where they may lead, and what of them is written anywhere."""
+
+from pathlib import Path
+
+import pytest
+
+from eventlog.errors import BadConfig, KafkaFailed, NoConnection, OutboundRefused
+from eventlog.node.config import NodeConfig, environment_of, load_config
+from eventlog.node.outbound import KafkaConnection, Outbound, secret
+
+TABLE = """
+allow-outbound = ["*.example.com:9093", "10.0.0.1:*"]
+
+[kafka.main]
+bootstrap = "b1.example.com:9093, b2.example.com:9093"
+security = "SASL_SSL"
+mechanism = "SCRAM-SHA-512"
+user = "eventlog"
+password-file = "/run/secrets/kafka"
+ca-file = "/etc/ca.pem"
+settings = { request_timeout_ms = 20_000 }
+
+[kafka.plain]
+bootstrap = "10.0.0.1:9092"
+"""
+
+
+def loaded(tmp_path: Path, text: str) -> NodeConfig:
+    file = tmp_path / "node.toml"
+    file.write_text(text)
+    return load_config({}, file=file, environment={})
+
+
+def outbound(*allow: str, **kafka: KafkaConnection) -> Outbound:
+    return Outbound(node="n1", kafka=kafka, allow=allow)
+
+
+def test_tables_of_a_file_are_connections_and_reach_the_children_of_a_node(tmp_path):
+    config = loaded(tmp_path, TABLE)
+    main = config.kafka["main"]
+    assert main.addresses == ["b1.example.com:9093", "b2.example.com:9093"]
+    assert (main.security, main.mechanism, main.user, main.settings) == (
+        "SASL_SSL",
+        "SCRAM-SHA-512",
+        "eventlog",
+        {"request_timeout_ms": 20_000},
+    )
+    assert config.kafka["plain"] == KafkaConnection(bootstrap="10.0.0.1:9092")
+    assert load_config({}, environment=environment_of(config)) == config
+    assert load_config({}, environment=environment_of(NodeConfig())).kafka == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "where", "why"),
+    [
+        ("kafka = 1", "kafka", "tables"),
+        ("[kafka]\nmain = 1", "kafka.main", "not a table"),
+        ("[kafka.main]", "bootstrap", "name at least one"),
+        ('[kafka.main]\nbootstrap = "b1"', "bootstrap", "HOST:PORT"),
+        ("[kafka.main]\nbootstrap = 9092", "bootstrap", "not a text"),
+        ('[kafka."a b"]\nbootstrap = "b:1"', "kafka.a b", "a name is"),
+        ('[kafka.main]\nbootstrap = "b:1"\npassword = "x"', "kafka.main.password", "no such setting"),
+        ('[kafka.main]\nbootstrap = "b:1"\nsecurity = "TLS"', "security", "use PLAINTEXT"),
+        ('[kafka.main]\nbootstrap = "b:1"\nmechanism = "GSSAPI"', "mechanism", "use PLAIN"),
+        ('[kafka.main]\nbootstrap = "b:1"\nsecurity = "SASL_SSL"', "user", "SASL"),
+        ('[kafka.main]\nbootstrap = "b:1"\nuser = "u"\npassword-file = "p"', "user", "SASL"),
+        ('[kafka.main]\nbootstrap = "b:1"\nca-file = "c"', "security", "no certificates"),
+        ('[kafka.main]\nbootstrap = "b:1"\nsecurity = "SSL"\ncert-file = "c"', "cert_file", "together"),
+        ('[kafka.main]\nbootstrap = "b:1"\nsettings = { acks = 0 }', "settings.acks", "may be set"),
+        ('[kafka.main]\nbootstrap = "b:1"\nsettings = { request_timeout_ms = true }', "settings.request_timeout_ms", "may be set"),
+        ('allow-outbound = ["b"]', "allow_outbound", "HOST:PORT"),
+    ],
+)
+def test_what_cannot_be_used_is_named(tmp_path, text, where, why):
+    with pytest.raises(BadConfig, match=why) as refused:
+        loaded(tmp_path, text)
+    assert where in str(refused.value)
+
+
+def test_a_name_is_a_table_or_an_address():
+    found = outbound(main=KafkaConnection(bootstrap="b:1"))
+    assert found.connection("main").bootstrap == "b:1"
+    assert found.connection("127.0.0.1:9092,[::1]:9092").addresses == ["127.0.0.1:9092", "[::1]:9092"]
+    with pytest.raises(NoConnection, match=r"node n1 has no table \[kafka.other\] in its file; it has main"):
+        found.connection("other")
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1", "localhost"])
+def test_this_machine_may_be_reached_unless_others_are_named(host):
+    outbound().check(host, 9092)
+    with pytest.raises(OutboundRefused, match="allow_outbound names b:9092"):
+        outbound("b:9092").check(host, 9092)
+
+
+@pytest.mark.parametrize(
+    ("allow", "host", "port", "may"),
+    [
+        ((), "10.0.0.1", 9092, False),
+        (("10.0.0.1:*",), "10.0.0.1", 9092, True),
+        (("*.example.com:9093",), "b1.EXAMPLE.com", 9093, True),
+        (("*.example.com:9093",), "b1.example.com", 9092, False),
+        (("*.example.com:9093",), "example.com.evil.org", 9093, False),
+        (("*:*",), "anywhere.org", 1, True),
+    ],
+)
+def test_patterns_say_where_connections_may_lead(allow, host, port, may):
+    if may:
+        outbound(*allow).check(host, port)
+        return
+    with pytest.raises((OutboundRefused, KafkaFailed)):
+        outbound(*allow).check(host, port)
+
+
+def test_a_secret_is_the_first_line_of_a_file_and_never_said(tmp_path):
+    file = tmp_path / "secret"
+    file.write_text("hunter2\r\nmore\n")
+    assert secret(str(file), option="password_file") == "hunter2"
+    file.write_text("\nhunter2")
+    with pytest.raises(BadConfig, match="is empty") as refused:
+        secret(str(file), option="password_file")
+    assert "hunter2" not in str(refused.value)
+    file.write_bytes(b"hunter2\xff")
+    with pytest.raises(BadConfig, match="no text") as refused:
+        secret(str(file), option="password_file")
+    assert "hunter2" not in str(refused.value)
+    with pytest.raises(BadConfig, match="No such file"):
+        secret(str(tmp_path / "none"), option="password_file")

@@ -125,6 +125,7 @@ GROUP_METADATA_BYTES_MAX = 4 * KIB  # of one commit
 
 # mirrors
 MIRRORS_MAX = 256  # of a cluster: all of them are one record, which every node reads again after a change
+MIRRORS_BYTES_MAX = 768 * KIB  # of that record
 MIRROR_SHARDS_MAX = 16  # each has a producer of its own
 MIRROR_INTERVAL_MS_DEFAULT = 100  # from an event to the transaction that it is in
 MIRROR_TRANSACTION_EVENTS_MAX = 10_000
@@ -181,6 +182,7 @@ assert STEP_BYTES <= HISTORY_READ_BYTES_FIRST <= HISTORY_READ_BYTES_MAX <= HISTO
     "reading ahead holds a step and fits where it is kept"
 )
 assert 2 * COLUMN_FILE_LOG_BYTES <= COLUMN_FILES_BYTES_DEFAULT, "a file of columns fits what is kept"
+assert MIRRORS_BYTES_MAX < VALUE_BYTES_MAX, "all mirrors fit a value"
 assert GROUP_BYTES_MAX <= OVERLAY_BYTES_MAX, "one group fits the overlay"
 assert GROUP_BYTES_MAX < PEER_BYTES_IN_FLIGHT_MAX <= CONNECTION_BYTES_IN_FLIGHT_MAX, "one group never blocks the way to a backup"
 assert ANSWER_BYTES_MAX <= STREAM_CREDIT_BYTES_DEFAULT <= CONNECTION_BYTES_IN_FLIGHT_MAX, "one answer fits a stream's credit"

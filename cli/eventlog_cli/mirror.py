@@ -1,5 +1,6 @@
 """`eventlog mirror`: caches written into topics of Kafka, each event once for readers of committed records."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -48,6 +49,9 @@ def command() -> None:
     "--encoding", type=click.Choice(["json", "json-schema"]), help="json-schema puts the schema into each record.  [default: json]"
 )
 @click.option("--key-field", metavar="FIELD", help="Where rows and record keys have the key.  [default: _key]")
+@click.option(
+    "--schema", metavar="FILE|SUBJECT", help="The type of a JSON cache's values: .avsc, .json (JSON Schema), or a subject's latest."
+)
 @click.option("--tombstones/--no-tombstones", default=True, help="Whether a null value follows a removal.  [default: tombstones]")
 @click.option("--from", "from_id", type=BEGIN, default="earliest", help="Everything behind this.  [default: earliest]")
 @click.option("--where", metavar="SQL", help="Only events that match this condition.")
@@ -57,16 +61,26 @@ def command() -> None:
 @click.option("--set", "topic_settings", type=PARAM, multiple=True, help="A setting of the topic, if it is made; again for more.")
 @click.option("--dry-run", is_flag=True, help="Check everything, say what would be, and do nothing.")
 @common_options
-def add(cache_name: str, *, topic_settings: tuple[tuple[str, Any], ...], select: str | None, **options: Any) -> None:
+def add(cache_name: str, *, topic_settings: tuple[tuple[str, Any], ...], select: str | None, schema: str | None, **options: Any) -> None:
     """Write what happens in CACHE into a topic of Kafka, from --from on."""
     options["topic_settings"] = {name: value if isinstance(value, str) else str(value).lower() for name, value in topic_settings}
     options["select"] = select.split(",") if select else None
+    options |= _schema(schema)
     with open_client() as client:
         added = client.mirrors.add(cache_name, **options)
     if settings().is_json:
         print_row(_fields(added.mirror))
         return
     _tell(added, is_dry=options["dry_run"])
+
+
+def _schema(given: str | None) -> dict[str, str]:
+    """Return what `--schema` says: a file that is there, else a subject."""
+    if given is None:
+        return {}
+    if not (file := Path(given)).is_file():
+        return {"schema_subject": given}
+    return {"schema": file.read_text(), "schema_type": "json" if file.suffix == ".json" else "avro"}
 
 
 def _tell(added: "AddedMirror", *, is_dry: bool) -> None:

@@ -105,6 +105,9 @@ class MirrorAdmin(Shown):
         format: str | None = None,
         encoding: str | None = None,
         key_field: str | None = None,
+        schema: str | None = None,
+        schema_type: str | None = None,
+        schema_subject: str | None = None,
         tombstones: bool = True,
         from_id: Start = "earliest",
         where: str | None = None,
@@ -118,13 +121,15 @@ class MirrorAdmin(Shown):
         """Have the cluster write a cache's events into a topic from behind `from_id` on; with `dry_run` only say what would be.
 
         `kafka` names a connection of the nodes' files, `[kafka.NAME]`, or brokers `host:port`. Topics that are not there are made.
-        Retention keeps up to `hold` bytes (1 GiB) of what is not in Kafka yet.
+        Retention keeps up to `hold` bytes (1 GiB) of what is not in Kafka yet. `schema` is the type of a JSON cache's values, an Avro
+        schema, or a JSON Schema where `schema_type` is `json`; `schema_subject` has the registry's latest of a subject taken for it.
 
         Raises:
             CacheNotFound: there is no such cache.
             InvalidArgument: what is asked for does not fit the cache, or a topic that is there.
             MirrorExists: one has this name or topic.
             NoConnection, OutboundRefused: the node that was asked may not reach Kafka.
+            SchemaRefused: the registry does not have the subject, or does not take what a subject of the topic would get.
             KafkaFailed: Kafka is away, or refuses.
         """
         mirror = pb.Mirror(cache=cache, kafka=kafka, no_tombstones=not tombstones)
@@ -136,6 +141,9 @@ class MirrorAdmin(Shown):
             "format": format,
             "encoding": encoding,
             "key_field": key_field,
+            "schema": schema,
+            "schema_type": schema_type,
+            "schema_subject": schema_subject,
             "interval_ms": interval_ms,
             "hold_bytes": hold,
         }

@@ -2,7 +2,16 @@
 
 from eventlog.errors.tree import Refused, Unavailable
 
-__all__ = ["KafkaFailed", "MirrorExists", "MirrorNotFound", "MirrorRuns", "MirrorTaken", "NoConnection", "OutboundRefused"]
+__all__ = [
+    "KafkaFailed",
+    "MirrorExists",
+    "MirrorNotFound",
+    "MirrorRuns",
+    "MirrorTaken",
+    "NoConnection",
+    "OutboundRefused",
+    "SchemaRefused",
+]
 
 
 class MirrorNotFound(Refused):
@@ -34,6 +43,14 @@ class MirrorTaken(Refused):
     topic: str
     mirror: str
     cluster: str
+
+
+class SchemaRefused(Refused):
+    code = "SCHEMA_REFUSED"
+    http_status = 409
+    sentence = "the registry refuses subject {subject!r}: {why}"
+    subject: str
+    why: str
 
 
 class NoConnection(Refused):

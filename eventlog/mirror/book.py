@@ -8,13 +8,13 @@ import msgspec
 
 from eventlog.errors import CorruptData, InvalidArgument, MirrorExists, MirrorNotFound, MirrorRuns, Overloaded
 from eventlog.ids import ID_MAX
-from eventlog.limits import MIRROR_INTERVAL_MS_DEFAULT, MIRRORS_MAX
+from eventlog.limits import MIRROR_INTERVAL_MS_DEFAULT, MIRRORS_BYTES_MAX, MIRRORS_MAX
 
 State: TypeAlias = Literal["running", "paused"]
 FormatName: TypeAlias = Literal["debezium", "upsert", "raw"]
-EncodingName: TypeAlias = Literal["json", "json-schema"]
+EncodingName: TypeAlias = Literal["json", "json-schema", "avro"]
 FORMATS: Final = ("debezium", "upsert", "raw")
-ENCODINGS: Final = ("json", "json-schema")
+ENCODINGS: Final = ("json", "json-schema", "avro")
 INTERVAL_MS_MAX: Final = 60_000
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,100}")
 _TOPIC: Final = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}")
@@ -26,7 +26,8 @@ class Mirror(msgspec.Struct, frozen=True, kw_only=True):
     Segment s goes to partition s % `partitions`, partition p is written by shard p % `shards`. `generation` is another one after each
     beginning: progress of an earlier one counts no more; `revision` is another one after each change. `kafka` names a connection of the
     node's file, or a broker. `accepts` is the generation in which a forced primary's loss was accepted, 0 for none. `filter` is what the
-    topic gets, as it came over the wire; empty: every event.
+    topic gets, as it came over the wire; empty: every event. `schema` is the type of a JSON cache's values, an Avro schema or, as
+    `schema_type` says, a JSON Schema; empty: none is declared.
     """
 
     name: str
@@ -49,6 +50,8 @@ class Mirror(msgspec.Struct, frozen=True, kw_only=True):
     state: State = "running"
     accepts: int = 0
     topic_settings: dict[str, str] = {}
+    schema: str = ""
+    schema_type: str = ""
 
     @property
     def progress_topic(self) -> str:
@@ -84,7 +87,10 @@ class Book(msgspec.Struct, frozen=True, kw_only=True):
                 raise MirrorExists(mirror=other.name, topic=other.topic)
         if len(self.mirrors) >= MIRRORS_MAX:
             raise Overloaded(what="the number of mirrors", limit=MIRRORS_MAX)
-        return Book(mirrors={**self.mirrors, mirror.name: mirror})
+        book = Book(mirrors={**self.mirrors, mirror.name: mirror})
+        if len(encode(book)) > MIRRORS_BYTES_MAX:
+            raise Overloaded(what="the number of bytes in all mirrors, their schemas among them", limit=MIRRORS_BYTES_MAX)
+        return book
 
     def changed(self, name: str, change: Callable[[Mirror], Mirror]) -> "Book":
         """Return the book with another version of a mirror. Raises MirrorNotFound, and what `change` does."""

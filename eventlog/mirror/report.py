@@ -15,6 +15,7 @@ class Report:
 
     shard: int
     term: int
+    revision: int = 0  # of the mirror that it runs
     state: ShardState = "starting"
     why: str = ""
     since_ms: int = 0

@@ -2128,7 +2128,7 @@ class GroupLagAnswer(_message.Message):
     def __init__(self, rows: _Optional[int] = ...) -> None: ...
 
 class Mirror(_message.Message):
-    __slots__ = ("name", "cache", "cache_id", "kafka", "topic", "prefix", "progress_topic", "partitions", "shards", "format", "encoding", "key_field", "no_tombstones", "filter", "interval_ms", "from_id", "state", "hold_bytes", "topic_settings")
+    __slots__ = ("name", "cache", "cache_id", "kafka", "topic", "prefix", "progress_topic", "partitions", "shards", "format", "encoding", "key_field", "no_tombstones", "filter", "interval_ms", "from_id", "state", "hold_bytes", "topic_settings", "schema", "schema_type", "schema_subject")
     class TopicSettingsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -2155,6 +2155,9 @@ class Mirror(_message.Message):
     STATE_FIELD_NUMBER: _ClassVar[int]
     HOLD_BYTES_FIELD_NUMBER: _ClassVar[int]
     TOPIC_SETTINGS_FIELD_NUMBER: _ClassVar[int]
+    SCHEMA_FIELD_NUMBER: _ClassVar[int]
+    SCHEMA_TYPE_FIELD_NUMBER: _ClassVar[int]
+    SCHEMA_SUBJECT_FIELD_NUMBER: _ClassVar[int]
     name: str
     cache: str
     cache_id: int
@@ -2174,7 +2177,10 @@ class Mirror(_message.Message):
     state: str
     hold_bytes: int
     topic_settings: _containers.ScalarMap[str, str]
-    def __init__(self, name: _Optional[str] = ..., cache: _Optional[str] = ..., cache_id: _Optional[int] = ..., kafka: _Optional[str] = ..., topic: _Optional[str] = ..., prefix: _Optional[str] = ..., progress_topic: _Optional[str] = ..., partitions: _Optional[int] = ..., shards: _Optional[int] = ..., format: _Optional[str] = ..., encoding: _Optional[str] = ..., key_field: _Optional[str] = ..., no_tombstones: _Optional[bool] = ..., filter: _Optional[_Union[Filter, _Mapping]] = ..., interval_ms: _Optional[int] = ..., from_id: _Optional[int] = ..., state: _Optional[str] = ..., hold_bytes: _Optional[int] = ..., topic_settings: _Optional[_Mapping[str, str]] = ...) -> None: ...
+    schema: str
+    schema_type: str
+    schema_subject: str
+    def __init__(self, name: _Optional[str] = ..., cache: _Optional[str] = ..., cache_id: _Optional[int] = ..., kafka: _Optional[str] = ..., topic: _Optional[str] = ..., prefix: _Optional[str] = ..., progress_topic: _Optional[str] = ..., partitions: _Optional[int] = ..., shards: _Optional[int] = ..., format: _Optional[str] = ..., encoding: _Optional[str] = ..., key_field: _Optional[str] = ..., no_tombstones: _Optional[bool] = ..., filter: _Optional[_Union[Filter, _Mapping]] = ..., interval_ms: _Optional[int] = ..., from_id: _Optional[int] = ..., state: _Optional[str] = ..., hold_bytes: _Optional[int] = ..., topic_settings: _Optional[_Mapping[str, str]] = ..., schema: _Optional[str] = ..., schema_type: _Optional[str] = ..., schema_subject: _Optional[str] = ...) -> None: ...
 
 class AddMirror(_message.Message):
     __slots__ = ("mirror", "earliest", "latest", "id", "dry_run")

@@ -5,8 +5,12 @@ import uuid
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
+from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
+from confluent_kafka.schema_registry.avro import AvroDeserializer
+from confluent_kafka.serialization import MessageField, SerializationContext
 
 from eventlog import blocking
 from eventlog.errors import (
@@ -18,6 +22,7 @@ from eventlog.errors import (
     NoConnection,
     OperationRefused,
     OutboundRefused,
+    SchemaRefused,
 )
 from tests.kafka.brokers import kafka
 from tests.kafka.mirrors import check, read
@@ -128,6 +133,74 @@ def test_a_mirror_of_bytes_and_of_avro(client: blocking.Client, broker: str, nam
         assert found["schema"]["name"] == f"{added.mirror.topic}.Envelope"
         assert found["payload"]["after"] == ({"_key": "k", "value": "AP8="} if cache is plain else {"_key": "k", "total": 1.5})
         assert dict(record.headers) == ({"h": b"1"} if cache is plain else {})
+
+
+ORDER = {"type": "record", "name": "Order", "fields": [{"name": "total", "type": "double"}, {"name": "note", "type": ["null", "string"]}]}
+
+
+def by_confluent(addresses: str, registry: str, topic: str) -> list[tuple[Any, Any]]:
+    """Return keys and values of a topic as Confluent's own deserializer reads them, asking the registry for their schemas."""
+    with SchemaRegistryClient({"url": f"http://{registry}"}) as schemas:
+        read_key, read_value = AvroDeserializer(schemas), AvroDeserializer(schemas)
+        return [
+            (
+                read_key(one.key, SerializationContext(topic, MessageField.KEY)),
+                read_value(one.value, SerializationContext(topic, MessageField.VALUE)),
+            )
+            for one in read(addresses, topic)
+        ]
+
+
+@pytest.mark.parametrize("is_subject", [False, True])
+def test_readers_of_avro_find_the_schemas_in_the_registry(
+    node: NodeProcess, client: blocking.Client, broker: str, name: str, is_subject: bool
+) -> None:
+    if is_subject:
+        with SchemaRegistryClient({"url": f"http://{node.http}"}) as schemas:
+            schemas.register_schema(name, Schema(json.dumps(ORDER), "AVRO"))
+    given = {"schema_subject": name} if is_subject else {"schema": json.dumps(ORDER)}
+    cache = client.create_cache(name)
+    cache.put("k", {"total": 1.5})
+    cache.put("k", {"total": 2.5, "note": "n"})
+    cache.remove("k")
+    topic = client.mirrors.add(name, kafka=broker, encoding="avro", **given).mirror.topic
+    wait(client, name)
+    found = by_confluent(broker, node.http, topic)
+    assert [key for key, _ in found] == [{"_key": "k"}] * 4
+    rows = [None if value is None else (value["op"], value["before"], value["after"]) for _, value in found]
+    first, second = {"_key": "k", "total": 1.5, "note": None}, {"_key": "k", "total": 2.5, "note": "n"}
+    assert rows == [("c", None, first), ("u", first, second), ("d", second, None), None]
+
+
+def test_a_value_that_does_not_fit_stands_still_and_goes_on_when_it_is_mended(client: blocking.Client, broker: str, name: str) -> None:
+    cache = client.create_cache(name)
+    cache.put("k", {"total": "much"})
+    client.mirrors.add(name, kafka=broker, encoding="avro", schema=json.dumps(ORDER), partitions=1)
+    status = client.mirrors.status(name, wait_ms=WAIT_MS)
+    (shard,) = status.shards
+    assert (status.is_behind, shard.state) == (True, "halted")
+    assert f"event at offset {next(iter(cache.events())).offset} of segment" in shard.why
+    assert "value.total" in shard.why
+    client.mirrors.pause(name)
+    client.mirrors.reset(name, to="latest")
+    cache.put("other", {"total": 1.5})  # what replaced it would say it again
+    client.mirrors.resume(name)
+    wait(client, name)
+
+
+def test_a_schema_that_readers_of_the_topic_cannot_follow_is_refused(
+    node: NodeProcess, client: blocking.Client, broker: str, name: str
+) -> None:
+    client.create_cache(name)
+    client.mirrors.add(name, kafka=broker, encoding="avro", schema=json.dumps(ORDER))
+    client.mirrors.remove(name)
+    other = {**ORDER, "fields": [{"name": "total", "type": "string"}]}
+    with pytest.raises(SchemaRefused, match=f"{name}-value"):
+        client.mirrors.add(name, kafka=broker, encoding="avro", schema=json.dumps(other))
+    with pytest.raises(SchemaRefused, match="nothing-of-the-kind"):
+        client.mirrors.add(name, kafka=broker, encoding="avro", schema_subject="nothing-of-the-kind")
+    with pytest.raises(InvalidArgument, match="no JSON"):
+        client.mirrors.add(name, kafka=broker, encoding="avro", schema="{")
 
 
 def test_it_begins_where_it_is_told_and_again_where_it_is_reset_to(client: blocking.Client, broker: str, name: str) -> None:

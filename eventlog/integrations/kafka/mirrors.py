@@ -9,7 +9,6 @@ import secrets
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
-from importlib.metadata import version
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -30,7 +29,7 @@ from eventlog.errors import (
 from eventlog.ids import FlakeClock
 from eventlog.integrations.kafka.shard import Shard
 from eventlog.integrations.kafka.source import Inside
-from eventlog.kafka.declared import Declared
+from eventlog.integrations.kafka.telling import registered, schema_of, shape_of
 from eventlog.kafka.shape import Shape
 from eventlog.limits import GIB, MIRROR_INTERVAL_MS_DEFAULT, MIRROR_SHARDS_MAX, REQUEST_TIMEOUT_MS_DEFAULT
 from eventlog.mirror import book as books
@@ -44,6 +43,7 @@ from eventlog.node.consumers.inner import DEADLINE_MS_DEFAULT, Inner
 from eventlog.node.consumers.listener_lag import ListenerLag
 from eventlog.node.handlers import TABLE, Handler
 from eventlog.node.reading.answers import Reads
+from eventlog.node.schemas import Schemas
 from eventlog.state.caches import Caches, CacheState
 from eventlog.transport.connection import Dispatch, Exchange
 from eventlog.wire import eventlog_pb2 as pb
@@ -72,6 +72,7 @@ class MirrorsGround(Protocol):
     clock: FlakeClock
     caches: Caches
     inner: Inner
+    schemas: Schemas
     reads: Reads
     primaries: Primaries
     listener_lag: ListenerLag
@@ -151,7 +152,7 @@ class Mirrors:
         mirror = self._book.mirrors.get(name)
         if mirror is None:
             return
-        report = Report(shard=int(shard), term=term)
+        report = Report(shard=int(shard), term=term, revision=mirror.revision)
         self._reports[f"{name}/{shard}"] = report
         try:
             await Shard(self, self._inside, self._open_kafka, mirror=mirror, report=report).run()
@@ -178,21 +179,11 @@ class Mirrors:
         cache = self._node.caches.named(mirror.cache)
         if cache.cache_id != mirror.cache_id:
             raise CacheDropped(cache=mirror.cache)
-        options = cache.options
-        return Shape(
-            cache=mirror.cache,
-            cluster=self._node.cluster,
-            prefix=mirror.prefix,
-            topic=mirror.topic,
-            version=version("eventlog"),
-            is_json=options.format == "json",
-            has_text_keys=not options.bytes_keys,
-            form=mirror.format,
-            encoding=mirror.encoding,
-            declared=Declared(msgspec.json.decode(options.schema), is_stored=True) if options.format == "avro" else None,
-            key_field=mirror.key_field,
-            has_tombstones=mirror.has_tombstones,
-        )
+        return shape_of(mirror, cache, cluster=self._node.cluster)
+
+    async def telling(self, mirror: Mirror) -> Shape:
+        """Return how a mirror's events are told, under schemas that the registry knows. Raises what `shape` and `registered` do."""
+        return await registered(self.shape(mirror), self._node.schemas)
 
     def figures(self) -> dict[str, tuple[int, int, int]]:
         """Return used, limit and peak of what is bounded here."""
@@ -242,6 +233,8 @@ class Mirrors:
         cache = self._node.caches.named(request.mirror.cache)
         if cache.name.startswith(INTERNAL_PREFIX):
             raise OperationRefused(what=f"mirroring {cache.name}", why="it is the cluster's own")
+        if request.mirror.schema_subject:
+            request.mirror.schema, request.mirror.schema_type = await schema_of(request.mirror.schema_subject, self._node.schemas)
         wanted, why_format = self._wanted(request.mirror, cache)
         book, _ = await self._read_anew()
         book.added(wanted)
@@ -249,6 +242,7 @@ class Mirrors:
         try:
             await self._check_topics(kafka, wanted)
             if not request.dry_run:
+                await self.telling(wanted)  # the registry has its schemas before anything is written
                 wanted = await self._begin(kafka, wanted, request)
         except Trouble as trouble:
             raise KafkaFailed(kafka=wanted.kafka, why=str(trouble)) from trouble
@@ -283,6 +277,8 @@ class Mirrors:
             filter=asked.filter.SerializeToString() if asked.HasField("filter") else b"",
             interval_ms=asked.interval_ms or MIRROR_INTERVAL_MS_DEFAULT,
             topic_settings=dict(asked.topic_settings),
+            schema=asked.schema,
+            schema_type=(asked.schema_type or "avro") if asked.schema else "",
             **given,
         )
         checked = books.checked(mirror, segments=self._node.segments, **has)
@@ -411,7 +407,9 @@ class Mirrors:
         found = []
         for shard, home in enumerate(homes(mirror, segments=self._node.segments)):
             if shard in own:
-                report = self._reports.get(f"{mirror.name}/{shard}") or Report(shard=shard, term=terms[home])
+                report = self._reports.get(f"{mirror.name}/{shard}")
+                if report is None or report.revision != mirror.revision:
+                    report = Report(shard=shard, term=terms[home])  # it has not begun, or with what the mirror was before
                 found.append(await self._shown(mirror, report, cache, upto=upto))
         return Message(mirror_status_answer=pb.MirrorStatusAnswer(shards=found))
 
@@ -463,6 +461,8 @@ def told(mirror: Mirror) -> pb.Mirror:
         from_id=mirror.from_id,
         state=mirror.state,
         topic_settings=mirror.topic_settings,
+        schema=mirror.schema,
+        schema_type=mirror.schema_type,
     )
     if mirror.filter:
         found.filter.ParseFromString(mirror.filter)

@@ -68,7 +68,7 @@ class ShardGround(Protocol):
         """Return the time, in milliseconds since 1970."""
         ...
 
-    def shape(self, mirror: Mirror) -> Shape:
+    async def telling(self, mirror: Mirror) -> Shape:
         """Return how a mirror's events are told. Raises CacheNotFound: the cache is not there, or is another one of the name."""
         ...
 
@@ -122,7 +122,7 @@ class Shard:
 
     async def _copy(self) -> Outcome:
         mirror, ground = self._mirror, self._ground
-        shape = ground.shape(mirror)
+        shape = await ground.telling(mirror)
         kafka = self._open_kafka(mirror.kafka)
         await self._check_topics(kafka)
         own = segments_of(self.report.shard, mirror, segments=ground.segments)

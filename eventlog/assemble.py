@@ -227,7 +227,7 @@ async def _serve_until(
     server = Server(dispatch, options, is_member=is_of_member, operators=operators_of(table))
     own_names = {address.rpartition(":")[0] for address in (config.http, config.advertise)}
     api = Api(dispatch, ApiOptions(body_bytes_max=config.value_bytes_max, session=options.session, own_names=own_names))
-    probes = Probes(ready=node.why_not_ready, metrics=lambda: metrics_page(node, (server, http, mirrors), render))
+    probes = Probes(ready=node.why_not_ready, metrics=lambda: metrics_page(node, (server, http, mirrors), render, more=mirrors.counters()))
     http = HttpServer(probes, pages, api=api, registry=started.node.schemas)
     error: EventLogError | None = None
     node.own(asyncio.create_task(mirrors.follow(), name="mirrors"))

@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import uuid
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -68,11 +69,41 @@ def _ports(count: int) -> list[int]:
     return ports
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Secured:
+    """Has brokers take SASL over TLS alone. `pem` has a key and its certificate, which clients trust; `user` may do everything."""
+
+    pem: Path
+    user: str
+    password: str
+
+    @property
+    def properties(self) -> str:
+        """What the brokers are told."""
+        own = 'username="broker" password="broker" user_broker="broker"'
+        return (
+            "inter.broker.listener.name=CLIENTS\nsasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256,SCRAM-SHA-512\n"
+            "sasl.mechanism.inter.broker.protocol=PLAIN\nssl.keystore.type=PEM\n"
+            f"ssl.keystore.location={self.pem}\nssl.truststore.type=PEM\nssl.truststore.location={self.pem}\n"
+            "listener.name.clients.plain.sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required "
+            f'{own} user_{self.user}="{self.password}";\n'
+            "listener.name.clients.scram-sha-256.sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required;\n"
+            "listener.name.clients.scram-sha-512.sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required;\n"
+        )
+
+    @property
+    def format_words(self) -> list[str]:
+        """What makes the user known to the mechanisms that keep users."""
+        kinds = ("SCRAM-SHA-256", "SCRAM-SHA-512")
+        return [word for kind in kinds for word in ("--add-scram", f"{kind}=[name={self.user},password={self.password}]")]
+
+
 class KafkaBrokers:
     """Running brokers inside `with`; `addresses` is what clients bootstrap from."""
 
-    def __init__(self, directory: Path, brokers: int, *, heap: str = "1g", quick: bool = False) -> None:
+    def __init__(self, directory: Path, brokers: int, *, heap: str = "1g", quick: bool = False, secure: Secured | None = None) -> None:
         self._directory = directory
+        self._secure = secure
         self._heap = heap
         self._quick = quick
         ports = _ports(2 * brokers)
@@ -90,6 +121,7 @@ class KafkaBrokers:
     def __enter__(self) -> Self:
         cluster = _token()
         voters = ",".join(f"{number}@127.0.0.1:{port}" for number, port in enumerate(self._controllers, 1))
+        words = self._secure.format_words if self._secure else []
         copies, least = min(3, len(self._clients)), min(2, len(self._clients))
         for number, (client, controller) in enumerate(zip(self._clients, self._controllers, strict=True), 1):
             place = self._directory / f"kafka-{number}"
@@ -97,15 +129,16 @@ class KafkaBrokers:
             properties = place / "server.properties"
             properties.write_text(
                 f"process.roles=broker,controller\nnode.id={number}\ncontroller.quorum.voters={voters}\n"
-                f"listeners=PLAINTEXT://127.0.0.1:{client},CONTROLLER://127.0.0.1:{controller}\n"
-                f"advertised.listeners=PLAINTEXT://127.0.0.1:{client}\ncontroller.listener.names=CONTROLLER\n"
-                "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT\n"
+                f"listeners=CLIENTS://127.0.0.1:{client},CONTROLLER://127.0.0.1:{controller}\n"
+                f"advertised.listeners=CLIENTS://127.0.0.1:{client}\ncontroller.listener.names=CONTROLLER\n"
+                f"listener.security.protocol.map=CLIENTS:{'SASL_SSL' if self._secure else 'PLAINTEXT'},CONTROLLER:PLAINTEXT\n"
+                f"{self._secure.properties if self._secure else 'inter.broker.listener.name=CLIENTS' + chr(10)}"
                 f"log.dirs={place / 'log'}\noffsets.topic.replication.factor={copies}\n"
                 f"transaction.state.log.replication.factor={copies}\ntransaction.state.log.min.isr={least}\n"
                 f"min.insync.replicas={least}\ndefault.replication.factor={copies}\nauto.create.topics.enable=false\n"
                 "group.initial.rebalance.delay.ms=0\n"
             )
-            format_command = self._java("kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(properties))
+            format_command = self._java("kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(properties), *words)
             subprocess.run(format_command, check=True, capture_output=True, stdin=subprocess.DEVNULL)
             self._processes.append(self._spawn(place))
         return self

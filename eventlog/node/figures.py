@@ -1,6 +1,7 @@
 """The figures of a node for Prometheus: counters, and every bounded thing as used, limit and, where somebody keeps it, peak."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
 from typing import Protocol
 
 from eventlog import limits
@@ -75,6 +76,8 @@ def counters(node: Node) -> Iterator[Counter]:
         yield "eventlog_cache_entries", "Entries of the current state.", "gauge", int(cache.live.sum()), label
 
 
-def metrics_page(node: Node, servers: Sequence[HasFigures], render: Callable[[Iterator[Counter], Iterator[Row]], str]) -> str:
-    """Return the page of `/metrics`."""
-    return render(counters(node), bounded(node, servers))
+def metrics_page(
+    node: Node, servers: Sequence[HasFigures], render: Callable[[Iterator[Counter], Iterator[Row]], str], *, more: Iterable[Counter] = ()
+) -> str:
+    """Return the page of `/metrics`; `more` is what is counted beside the node."""
+    return render(chain(counters(node), more), bounded(node, servers))

@@ -1,6 +1,7 @@
 """A mirror of one node in a real broker: what it writes, what it refuses, and where it goes on."""
 
 import json
+import urllib.request
 import uuid
 from collections.abc import Iterator
 from itertools import pairwise
@@ -326,6 +327,16 @@ def test_the_command_line_says_the_same(node: NodeProcess, broker: str, name: st
     assert rows("reset", name, "--to", "latest")[0]["state"] == "paused"
     assert node.command("mirror", "remove", name, ok=False).returncode == 2
     assert rows("remove", name, "--yes", "--delete-topics") == [{"mirror": name, "removed": True}]
+
+
+def test_what_shards_count_is_among_the_metrics(node: NodeProcess, client: blocking.Client, broker: str, name: str) -> None:
+    client.create_cache(name).put("k", 1)
+    client.mirrors.add(name, kafka=broker, partitions=1)
+    wait(client, name)
+    with urllib.request.urlopen(f"http://{node.http}/metrics") as page:
+        found = page.read().decode()
+    assert f'eventlog_mirror_events_total{{mirror="{name}",shard="0"}} 1\n' in found
+    assert f'eventlog_mirror_state{{mirror="{name}",shard="0",state="running"}} 1\n' in found
 
 
 def test_a_node_that_is_killed_goes_on_where_it_was(tmp_path: Path, broker: str, name: str) -> None:

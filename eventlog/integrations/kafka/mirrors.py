@@ -6,7 +6,7 @@ again twice a second, so that each knows within a second what it has to run, and
 
 import asyncio
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final, Protocol
@@ -189,9 +189,16 @@ class Mirrors:
         """Return used, limit and peak of what is bounded here."""
         return self._inside.figures()
 
-    def counted(self) -> list[tuple[str, int, Report]]:
-        """Return what runs here: mirror, shard and report."""
-        return [(key.rpartition("/")[0], report.shard, report) for key, report in self._reports.items()]
+    def counters(self) -> Iterator[tuple[str, str, str, float, str]]:
+        """Yield what the shards that run here count, and in which states they are: name, help, kind, value, labels."""
+        for key, report in self._reports.items():
+            label = f'mirror="{key.rpartition("/")[0]}",shard="{report.shard}"'
+            yield "eventlog_mirror_events_total", "Events committed in Kafka since the shard began here.", "counter", report.events, label
+            yield "eventlog_mirror_bytes_total", "Bytes of their records.", "counter", report.nbytes, label
+            yield "eventlog_mirror_transactions_total", "Transactions of the shard.", "counter", report.transactions, label
+            yield "eventlog_mirror_aborts_total", "Transactions that were given up.", "counter", report.aborts, label
+            state = f'{label},state="{report.state}"'
+            yield "eventlog_mirror_state", "1 for the state that the shard is in.", "gauge", 1, state
 
     # ------------------------------------------------------------ requests
 

@@ -263,6 +263,7 @@ class Cache(_Facade[AsyncCache]):
     size = _call(AsyncCache.size)
     for_each = _call(AsyncCache.for_each)
     log_ends = _call(AsyncCache.log_ends)
+    plan = _call(AsyncCache.plan)
     poll = _call(AsyncCache.poll)
     register = _call(AsyncCache.register)
     get_many = _rows(AsyncCache.get_many)

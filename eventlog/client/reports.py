@@ -55,6 +55,16 @@ class LogEnds:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """Events in `(after, upto]`: `upto` is `after` where there is none. `bytes` is an estimate, of values as they are stored."""
+
+    after: int
+    upto: int
+    events: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Status:
     """The cluster as one node sees it. `advice` says what to do next."""
 

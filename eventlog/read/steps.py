@@ -254,14 +254,16 @@ class StepIndex:
 
 
 class LastEvents:
-    """Looks for the id behind which exactly `events` lie, up to `upto`.
+    """Looks for an id behind which exactly `events` lie, up to `upto`; with `is_lowest` for the lowest such, which is an event's.
 
-    More than `events` lie behind `_low`, fewer behind `_high`; before anything is counted that is not known of `_low`.
+    More than `events` lie behind `_low`, fewer behind `_high`; before anything is counted that is not known of `_low`, unless the caller
+    knows it of `above`.
     """
 
-    def __init__(self, events: int, *, upto: int) -> None:
+    def __init__(self, events: int, *, upto: int, above: int = -1, is_lowest: bool = False) -> None:
         self._events = events
-        self._low, self._high = -1, upto
+        self._is_lowest = is_lowest
+        self._low, self._high = above, upto
         self.after: int | None = None if upto else 0
 
     def ids(self) -> list[int]:
@@ -276,7 +278,7 @@ class LastEvents:
     def take(self, ids: Sequence[int], counts: Sequence[int]) -> None:
         """Take in how many events lie behind the ids that were asked for."""
         for id_, count in zip(ids, counts, strict=True):
-            if count == self._events or (count < self._events and id_ == 0):
+            if (count == self._events and not self._is_lowest) or (count <= self._events and id_ == 0):
                 self.after = id_
                 return
             if count > self._events:

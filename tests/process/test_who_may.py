@@ -24,7 +24,7 @@ from tests.process.member_ends import greet_as_member
 ENTRIES = 200
 EVERYBODY = {
     *("hello", "ping", "get_topology", "cluster_info", "peer_hello", "write", "clear", "get", "get_many", "keys", "size", "poll", "watch"),
-    *("iteration_start", "iteration_next", "iteration_end", "for_each", "log_ends", "last_events", "list_filters"),
+    *("iteration_start", "iteration_next", "iteration_end", "for_each", "log_ends", "last_events", "plan_events", "list_filters"),
     *("near_watch", "near_interest"),
     *("group_beat", "leave_group", "commit_group", "take_tasks", "settle_tasks", "list_groups", "describe_group", "reset_group"),
     *("delete_group", "register_listener", "list_listeners", "alter_listener", "remove_listener", "await_listeners", "create_cache"),

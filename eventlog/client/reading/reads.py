@@ -14,7 +14,7 @@ from eventlog.client.reading.past import PastReader, id_at
 from eventlog.client.reading.rows import CacheByKey
 from eventlog.client.reading.state_first import StateBatches
 from eventlog.client.reading.wanted import PollOptions, Reading, ReadOptions, Start, Wanted, checked_tail, position_after, segments_of
-from eventlog.client.reports import Answer, LogEnds, log_ends, stalled
+from eventlog.client.reports import Answer, LogEnds, Plan, log_ends, stalled
 from eventlog.client.values import Entry, checked_id, consistency_number
 from eventlog.errors import EventsTrimmed, InvalidArgument
 from eventlog.events import Event, EventSource
@@ -82,6 +82,36 @@ class CacheReads(CacheByKey):
         question = pb.LastEvents(cache_id=info.id, events=checked_tail(tail), upto=ends.last_id, segments=of)
         answer = await self._core.requests.ask(Message(last_events=question))
         return replace(ends, tail_id=answer.message.last_events_answer.after)
+
+    async def plan(
+        self,
+        after: int,
+        *,
+        upto: int | None = None,
+        max_events: int = 0,
+        max_bytes: int = 0,
+        segments: Collection[int] | None = None,
+    ) -> Plan:
+        """Return up to which id to read behind `after` for about so many events or bytes, 0 for any number; nothing is read.
+
+        At most `upto`, by default all that can be seen now. At least one event is planned where there is one, and never more than
+        `max_events`. What is planned stays so: no event comes between ids that can be seen. Who reads `(after, plan.upto]` later, at any
+        node, gets these events, or is told that retention has taken some.
+
+        Raises:
+            PrimariesMissing: a segment has no primary that could count.
+        """
+        info, _ = await self._found()
+        if upto is None:
+            upto = (await self.log_ends()).last_id
+        if max_events < 0 or max_bytes < 0:
+            raise InvalidArgument(why="max_events and max_bytes are 0 or more")
+        of = segments_of(segments, of=self._core.routes.segments)
+        question = pb.PlanEvents(
+            cache_id=info.id, after=checked_id(after), upto=checked_id(upto), max_events=max_events, max_bytes=max_bytes, segments=of
+        )
+        answer = (await self._core.requests.ask(Message(plan_events=question))).message.plan_events_answer
+        return Plan(after=after, upto=answer.upto, events=answer.events, bytes=answer.bytes)
 
     def events(self, from_id: int | str | None = None, **options: Options[ReadOptions]) -> AsyncGenerator[Event, None]:
         """Yield the events after `from_id`, in the order of ids, to the log's end of now; with `follow=True`, on and on.

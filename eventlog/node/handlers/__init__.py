@@ -76,6 +76,7 @@ TABLE: dict[str, Handler] = {
     "iteration_end": _row(iteration.iteration_end, "read"),
     "log_ends": _operators(events.log_ends, "read", takes_long=True),
     "last_events": _row(events.last_events, "read", takes_long=True),
+    "plan_events": _row(events.plan_events, "read", takes_long=True),
     "list_filters": _row(listeners.list_filters, "read", takes_long=True),
     "near_watch": _row(near.near_watch, "read", has_body=True),
     "near_interest": _row(near.near_interest, "read", has_body=True),

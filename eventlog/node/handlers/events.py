@@ -1,6 +1,7 @@
 """Requests about events: poll, watch, where a log begins and ends, and what members ask each other for readers."""
 
 import asyncio
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol
@@ -22,9 +23,9 @@ from eventlog.node.reading.state_first import StateNode, answer_state, is_state_
 from eventlog.node.reading.watches import serve_watch
 from eventlog.predicate.spec import CompiledFilter
 from eventlog.read.steps import LastEvents
-from eventlog.state.caches import Caches
+from eventlog.state.caches import Caches, CacheState
 from eventlog.transport.connection import Exchange
-from eventlog.wire.eventlog_pb2 import LastEventsAnswer, LogEndsAnswer, Message, Poll
+from eventlog.wire.eventlog_pb2 import LastEventsAnswer, LogEndsAnswer, Message, PlanEventsAnswer, Poll
 
 
 class ReadingNode(StateNode, Protocol):
@@ -207,14 +208,46 @@ class CountingNode(Protocol):
 async def last_events(node: CountingNode, exchange: Exchange) -> None:
     """Say behind which id the last events of a cache lie: counted by the primaries of its segments, and not read."""
     request = exchange.message.last_events
-    cache = node.caches.find(request.cache_id)
+    count = _counting(node, exchange, node.caches.find(request.cache_id), upto=request.upto, segments=list(request.segments))
+    after = await _behind_which(count, LastEvents(request.events, upto=request.upto))
+    exchange.answer(Message(last_events_answer=LastEventsAnswer(after=after)))
+
+
+Count = Callable[[Sequence[int]], Awaitable[list[tuple[int, int]]]]
+
+
+def _counting(node: CountingNode, exchange: Exchange, cache: CacheState, *, upto: int, segments: list[int]) -> Count:
+    """Return what counts events, and about how many bytes they have, behind each of some ids and up to `upto`, 0 for any.
+
+    Raises:
+        NoEvents, InvalidArgument: there is nothing to count, or no such segment.
+    """
     if not cache.options.events:
         raise NoEvents(cache=cache.name)
-    segments = list(request.segments)
     if any(segment >= node.segments for segment in segments):
         raise InvalidArgument(why=f"segment {max(segments)} of {node.segments}")
-    search = LastEvents(request.events, upto=request.upto)
+    return partial(node.listener_lag.count_everywhere, cache, upto=upto, segments=segments, timeout_ms=time_to_ask(exchange))
+
+
+async def _behind_which(count: Count, search: LastEvents) -> int:
+    """Return the id that is looked for; 0 where there are no more events."""
     while ids := search.ids():
-        found = await node.listener_lag.count_everywhere(cache, ids, upto=request.upto, segments=segments, timeout_ms=time_to_ask(exchange))
-        search.take(ids, [events for events, _ in found])
-    exchange.answer(Message(last_events_answer=LastEventsAnswer(after=search.after or 0)))
+        search.take(ids, [found for found, _ in await count(ids)])
+    return search.after or 0
+
+
+async def plan_events(node: CountingNode, exchange: Exchange) -> None:
+    """Say with which event about so many behind an id end, as the primaries count them; nothing is read."""
+    request = exchange.message.plan_events
+    after, upto = request.after, request.upto
+    count = _counting(node, exchange, node.caches.find(request.cache_id), upto=upto, segments=list(request.segments))
+    ((events, nbytes),) = await count([after]) if after < upto else [(0, 0)]
+    limits = [request.max_events or events, max(request.max_bytes * events // nbytes, 1) if request.max_bytes and nbytes else events]
+    wanted = min(events, *limits)
+    if not events:
+        upto = after
+    else:
+        upto = await _behind_which(count, LastEvents(events - wanted, upto=upto, above=after, is_lowest=True))
+        ((left, bytes_left),) = await count([upto])
+        events, nbytes = events - left, nbytes - bytes_left
+    exchange.answer(Message(plan_events_answer=PlanEventsAnswer(upto=upto, events=events, bytes=nbytes)))

@@ -1,0 +1,92 @@
+"""Where a read of so many events ends, counted by the primaries, and the same whoever is asked and whenever."""
+
+import pytest
+
+from eventlog.errors import InvalidArgument, NoEvents
+from tests.process.one_loop.clients import client_of, cluster_of, run, until_spread
+
+EVENTS = 300
+
+
+async def filled(client, **options):
+    cache = await client.create_cache("c", **options)
+    await cache.put_many([(f"k{n}", n) for n in range(EVENTS - 20)])
+    for n in range(20):
+        await cache.put(f"k{n}", -n)
+    return cache
+
+
+def test_plans_follow_each_other_without_gap_or_repetition_at_any_node(tmp_path):
+    async def act():
+        async with cluster_of(tmp_path) as cluster:
+            await until_spread(cluster)
+            async with client_of(cluster) as client:
+                cache = await filled(client)
+                every = [event async for event in cache.events()]
+            planned = []
+            for index in range(3):
+                async with client_of(cluster, index) as client:
+                    cache, after, found = client.cache("c"), 0, []
+                    while (plan := await cache.plan(after, max_events=70)).events:
+                        assert plan.events == min(70, EVENTS - len(found))
+                        found += [event async for event in cache.events(after, until_id=plan.upto)]
+                        after = plan.upto
+                        planned.append(plan)
+                    assert found == every
+                    assert after == every[-1].id, "the id of the last event, and not one behind it"
+                    assert (plan.upto, plan.bytes) == (after, 0), "an end that nothing moves"
+            assert [one.events for one in planned] == [70, 70, 70, 70, 20] * 3
+
+    run(act())
+
+
+def test_a_plan_is_about_some_segments_and_ends_where_it_is_told(tmp_path):
+    async def act():
+        async with cluster_of(tmp_path) as cluster, client_of(cluster) as client:
+            cache = await filled(client)
+            every = [event async for event in cache.events()]
+            some = [event for event in every if event.segment in {2, 5}]
+            plan = await cache.plan(0, max_events=10, segments=[5, 2])
+            assert plan.events == 10
+            assert [event async for event in cache.events(0, until_id=plan.upto, segments=[5, 2])] == some[:10]
+            assert (await cache.plan(0, upto=every[99].id)).events == 100
+            assert (await cache.plan(every[99].id, upto=every[99].id)).upto == every[99].id
+            again = await cache.plan(every[9].id, max_events=25)
+            await cache.put_many([(f"k{n}", None) for n in range(100)])
+            later = await cache.plan(every[9].id, max_events=25)
+            assert (later.upto, later.events) == (again.upto, again.events)
+
+    run(act())
+
+
+def test_bytes_bound_a_plan_too_and_there_is_always_one_event(tmp_path):
+    async def act():
+        async with cluster_of(tmp_path) as cluster, client_of(cluster) as client:
+            cache = await client.create_cache("c")
+            await cache.put_many([(f"k{n}", "x" * 1_000) for n in range(100)])
+            whole = await cache.plan(0)
+            assert whole.events == 100
+            half = await cache.plan(0, max_bytes=whole.bytes // 2)
+            assert 40 <= half.events <= 60
+            assert (await cache.plan(0, max_bytes=1)).events == 1
+            assert (await cache.plan(0, max_bytes=1, max_events=1)).events == 1
+
+    run(act())
+
+
+def test_what_cannot_be_planned_is_refused(tmp_path):
+    async def act():
+        async with cluster_of(tmp_path) as cluster, client_of(cluster) as client:
+            cache = await client.create_cache("c", events=False)
+            with pytest.raises(NoEvents):
+                await cache.plan(0, upto=1)
+            other = await client.create_cache("d")
+            with pytest.raises(InvalidArgument):
+                await other.plan(0, segments=[1 << 15])
+            with pytest.raises(InvalidArgument):
+                await other.plan(-1)
+            with pytest.raises(InvalidArgument):
+                await other.plan(0, max_events=-1)
+            assert (await other.plan(7)).upto == 7
+
+    run(act())

@@ -27,7 +27,8 @@ demo:
 	@.venv/bin/eventlog demo $(if $(filter-out 0 no,$(KEEP)),--keep)
 
 test: setup
-	@$(PYTHON_ENV) -m tests.lanes process sim unit wheel types lint contracts
+	@.ci/setup spark
+	@$(PYTHON_ENV) -m tests.lanes process sim spark unit wheel types lint contracts
 
 check: setup
 	@$(PYTHON_ENV) $(if $(CHANGED),-m tests.changed $(filter-out 1,$(CHANGED)),-m tests.lanes quick types lint contracts)

@@ -94,12 +94,12 @@ def test_commands_get_what_is_meant_for_tests_and_no_configuration_of_a_node(mon
 
 def test_an_unknown_lane_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["unit", "unti"]) == 2
-    assert "process unit quick sim wheel types lint contracts" in capsys.readouterr().err
+    assert "process spark unit quick sim wheel types lint contracts" in capsys.readouterr().err
 
 
 def test_the_quick_lane_runs_what_the_unit_lane_does() -> None:
     chosen = {name: [words[words.index("-m") + 1] for words in lane.commands] for name, lane in lanes().items() if lane.runs_tests}
-    assert (chosen["process"], chosen["unit"], chosen["quick"]) == (["process"], ["not process"], ["not process"])
+    assert (chosen["process"], chosen["unit"], chosen["quick"]) == (["process and not spark"], ["not process"], ["not process"])
 
 
 def test_a_report_of_pytest_is_read_with_reasons(tmp_path: Path) -> None:

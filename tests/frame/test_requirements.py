@@ -11,7 +11,7 @@ from packaging.utils import canonicalize_name
 pytestmark = pytest.mark.source
 
 TOP = Path(__file__).resolve().parents[2]
-FILES = {"base": (), "test": ("test",), "dev": ("test", "dev")}
+FILES = {"base": (), "test": ("test",), "dev": ("test", "dev"), "spark": ("test", "dev", "spark")}
 """Each requirements file, and the extras that it covers."""
 
 
@@ -57,6 +57,6 @@ def test_what_the_project_asks_for_is_pinned_at_a_version_it_accepts(name: str) 
     assert missing == []
 
 
-@pytest.mark.parametrize(("narrow", "wide"), [("base", "test"), ("test", "dev")])
+@pytest.mark.parametrize(("narrow", "wide"), [("base", "test"), ("test", "dev"), ("dev", "spark")])
 def test_the_wider_file_holds_the_narrower_one_at_the_same_versions(narrow: str, wide: str) -> None:
     assert pins(narrow).items() <= pins(wide).items()

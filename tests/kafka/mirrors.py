@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from struct import Struct
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient
 
 import eventlog
 
@@ -31,7 +32,7 @@ class Record:
 async def _read(addresses: str, topic: str) -> list[Record]:
     found: list[Record] = []
     async with AIOKafkaConsumer(bootstrap_servers=addresses, enable_auto_commit=False) as consumer:
-        places = [TopicPartition(topic, partition) for partition in await _partitions(consumer, topic)]
+        places = [TopicPartition(topic, partition) for partition in await _partitions(addresses, topic)]
         ends = await consumer.end_offsets(places)
     async with AIOKafkaConsumer(
         bootstrap_servers=addresses, isolation_level="read_committed", auto_offset_reset="earliest", enable_auto_commit=False
@@ -58,11 +59,14 @@ async def _read(addresses: str, topic: str) -> list[Record]:
     return found
 
 
-async def _partitions(consumer: AIOKafkaConsumer, topic: str) -> list[int]:
-    while not (found := consumer.partitions_for_topic(topic)):
-        await consumer._client.force_metadata_update()
-        await consumer.topics()
-    return sorted(found)
+async def _partitions(addresses: str, topic: str) -> list[int]:
+    admin = AIOKafkaAdminClient(bootstrap_servers=addresses)
+    await admin.start()
+    try:
+        (found,) = await admin.describe_topics([topic])
+    finally:
+        await admin.close()
+    return [one["partition"] for one in found["partitions"]]
 
 
 def read(addresses: str, topic: str) -> list[Record]:

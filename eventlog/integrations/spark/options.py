@@ -1,0 +1,210 @@
+"""The options of `format("eventlog")`, checked once and made into values. Pure.
+
+Spark passes names in lower case, and some of its own beside them.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from datetime import datetime
+from difflib import get_close_matches
+from typing import Any, Final, Literal
+
+import orjson
+
+from eventlog.errors import InvalidArgument
+from eventlog.ids import ID_MAX, id_before
+from eventlog.limits import ANSWER_BYTES_MAX, MIB
+
+PARTITIONS_MAX: Final = 16
+PARTITION_EVENTS_MIN: Final = 500_000
+PARTITION_BYTES_MIN: Final = 64 * MIB
+WAIT_MS_MAX: Final = 60_000
+_NAMES: Final = {
+    "servers": "servers",
+    "cache": "cache",
+    "startingposition": "starting_position",
+    "endingposition": "ending_position",
+    "segments": "segments",
+    "where": "where",
+    "parameters": "parameters",
+    "filter": "filter",
+    "params": "params",
+    "select": "select",
+    "columns": "columns",
+    "failondataloss": "fail_on_data_loss",
+    "maxeventspertrigger": "max_events_per_trigger",
+    "maxbytespertrigger": "max_bytes_per_trigger",
+    "maxwaitms": "max_wait_ms",
+    "partitions": "partitions",
+    "fetchbytes": "fetch_bytes",
+}
+_SHOWN: Final = (
+    *("servers", "cache", "startingPosition", "endingPosition", "segments", "where", "parameters", "filter", "params", "select", "columns"),
+    *("failOnDataLoss", "maxEventsPerTrigger", "maxBytesPerTrigger", "maxWaitMs", "partitions", "fetchBytes"),
+)
+_SPARKS: Final = {"path", "checkpointlocation", "queryname", "schema", "outputmode", "header"}
+_CLIENT: Final = "client."
+_CLIENT_NAMES: Final = {"timeout_ms": int, "connect_timeout_ms": int, "reconnect_ms_max": int, "routing": str, "name": str}
+_RANGE: Final = re.compile(r"([0-9]{1,5})(?:-([0-9]{1,5}))?")
+
+Word = Literal["earliest", "latest"]
+_WORDS: Final[dict[str, Word]] = {"earliest": "earliest", "latest": "latest"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Start:
+    """Where to begin or end: a word, or behind an id."""
+
+    word: Word | None = None
+    id: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceOptions:
+    """What a source is asked for. It is plain values, so it travels to the tasks as it is."""
+
+    servers: tuple[str, ...]
+    cache: str
+    starting_position: Start | None = None
+    ending_position: Start = Start(word="latest")
+    segments: tuple[int, ...] = ()
+    where: str | None = None
+    parameters: Any = None
+    filter: str | None = None
+    params: Mapping[str, Any] | None = None
+    select: tuple[str, ...] = ()
+    columns: tuple[str, ...] = ()
+    fail_on_data_loss: bool = True
+    max_events_per_trigger: int = 0
+    max_bytes_per_trigger: int = 0
+    max_wait_ms: int = 500
+    partitions: int = 0
+    fetch_bytes: int = ANSWER_BYTES_MAX
+    client: Mapping[str, Any] = field(default_factory=dict)
+
+    def reading(self) -> dict[str, Any]:
+        """Return what every read of events is asked for."""
+        found: dict[str, Any] = {"where": self.where, "filter": self.filter}
+        if self.where is not None:
+            found["parameters"] = self.parameters
+        if self.filter is not None:
+            found["params"] = self.params
+        if self.select:
+            found["select"] = list(self.select)
+        return {name: value for name, value in found.items() if value is not None}
+
+
+def read_options(given: Mapping[str, str]) -> SourceOptions:
+    """Return what Spark passes on as options.
+
+    Raises:
+        InvalidArgument: naming what is unknown, with the nearest name, or cannot be.
+    """
+    found: dict[str, Any] = {}
+    client: dict[str, Any] = {}
+    for name, text in given.items():
+        key = name.lower()
+        if key in _SPARKS:
+            continue
+        if key.startswith(_CLIENT):
+            client |= _client_option(name[len(_CLIENT) :].lower(), text)
+        elif key in _NAMES:
+            found[_NAMES[key]] = _value(_NAMES[key], text, option=_shown(key))
+        else:
+            raise InvalidArgument(why=f"there is no option {name!r}{_nearest(name)}")
+    for name in ("servers", "cache"):
+        if not found.get(name):
+            raise InvalidArgument(why=f"the option {name} is missing")
+    if found.get("max_events_per_trigger") and found.get("max_bytes_per_trigger"):
+        raise InvalidArgument(why="give maxEventsPerTrigger or maxBytesPerTrigger: Spark takes one limit")
+    return SourceOptions(**found, client=client)
+
+
+def _shown(key: str) -> str:
+    return next(name for name in _SHOWN if name.lower() == key)
+
+
+def _nearest(name: str) -> str:
+    meant = get_close_matches(name.lower(), list(_NAMES), n=1)
+    return f"; did you mean {_shown(meant[0])}?" if meant else f"; there are {', '.join(_SHOWN)}, and client.*"
+
+
+def _client_option(name: str, text: str) -> dict[str, Any]:
+    kind = _CLIENT_NAMES.get(name)
+    if kind is None:
+        raise InvalidArgument(why=f"there is no option client.{name}; there are {', '.join(f'client.{one}' for one in _CLIENT_NAMES)}")
+    return {name: _number(text, option=f"client.{name}", high=1 << 31) if kind is int else text}
+
+
+_KINDS: Final = {one.name: one.type for one in fields(SourceOptions)}
+_HIGHS: Final = {"max_wait_ms": WAIT_MS_MAX, "partitions": 4_096, "fetch_bytes": ANSWER_BYTES_MAX}
+
+
+def _value(name: str, text: str, *, option: str) -> Any:
+    read = _READERS.get(name)
+    if read is not None:
+        return read(text, option=option)
+    if _KINDS[name] is int:
+        return _number(text, option=option, high=_HIGHS.get(name, 1 << 62))
+    return text
+
+
+def _list(text: str, *, option: str) -> tuple[str, ...]:
+    del option  # any text is one
+    return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def _json(text: str, *, option: str) -> Any:
+    try:
+        return orjson.loads(text)
+    except ValueError as error:
+        raise InvalidArgument(why=f"{option} is no JSON: {error}") from error
+
+
+def _flag(text: str, *, option: str) -> bool:
+    if text.lower() not in {"true", "false"}:
+        raise InvalidArgument(why=f"{option} is {text!r}: use true or false")
+    return text.lower() == "true"
+
+
+def _number(text: str, *, option: str, high: int) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) < 20 and int(text) <= high):
+        raise InvalidArgument(why=f"{option} is {text!r}: give a whole number from 0 to {high}")
+    return int(text)
+
+
+def _position(text: str, *, option: str) -> Start:
+    if text in _WORDS:
+        return Start(word=_WORDS[text])
+    kind, _, rest = text.partition(":")
+    if kind == "id":
+        return Start(id=_number(rest, option=option, high=ID_MAX))
+    if kind == "time":
+        try:
+            moment = datetime.fromisoformat(rest)
+        except ValueError as error:
+            raise InvalidArgument(why=f"{option} is {text!r}: {error}") from error
+        if moment.tzinfo is None:
+            raise InvalidArgument(why=f"{option} is {text!r}: say of which zone the time is, as in 2026-11-20T10:00:00Z")
+        return Start(id=max(id_before(int(moment.timestamp() * 1000)), 0))
+    raise InvalidArgument(why=f"{option} is {text!r}: use earliest, latest, id:N or time:ISO")
+
+
+def _segments(text: str, *, option: str) -> tuple[int, ...]:
+    found: set[int] = set()
+    for part in text.split(","):
+        match = _RANGE.fullmatch(part.strip())
+        if match is None or int(match[2] or match[1]) < int(match[1]):
+            raise InvalidArgument(why=f"{option} is {text!r}: write numbers and ranges, as in 0-63,128")
+        found.update(range(int(match[1]), int(match[2] or match[1]) + 1))
+    return tuple(sorted(found))
+
+
+_READERS: Final[dict[str, Callable[..., Any]]] = {
+    **dict.fromkeys(("servers", "select", "columns"), _list),
+    **dict.fromkeys(("parameters", "params"), _json),
+    **dict.fromkeys(("starting_position", "ending_position"), _position),
+    "segments": _segments,
+    "fail_on_data_loss": _flag,
+}

@@ -1,0 +1,29 @@
+"""What one task reads: a range of ids of some segments. A plan is the same whenever it is made for the same ends. Pure."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from eventlog.integrations.spark.options import PARTITION_BYTES_MIN, PARTITION_EVENTS_MIN, PARTITIONS_MAX
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Range:
+    """Events in `(after, upto]` of `segments`."""
+
+    after: int
+    upto: int
+    segments: tuple[int, ...]
+
+
+def ranges_of(after: int, upto: int, *, segments: Sequence[int], events: int, nbytes: int, asked: int = 0) -> list[Range]:
+    """Return ranges that cover the segments once: `asked` of them, or as many as are worth a task each; none where there are no events.
+
+    Keys are spread over segments by their hash, so segments side by side hold about the same.
+    """
+    if after >= upto or not events:
+        return []
+    worth = max(-(-events // PARTITION_EVENTS_MIN), -(-nbytes // PARTITION_BYTES_MIN))
+    count = min(asked or min(worth, PARTITIONS_MAX), len(segments))
+    bounds = [len(segments) * part // count for part in range(count + 1)]
+    return [Range(after=after, upto=upto, segments=tuple(segments[low:high])) for low, high in pairwise(bounds)]

@@ -1,0 +1,224 @@
+"""`format("eventlog")`: a cache as a batch and as a stream. Yields Arrow batches alone; a row never becomes an object of Python's.
+
+Spark makes these objects on the driver and sends them, pickled, to its tasks: so they hold plain values, and connections are made where
+they are used, one a process.
+"""
+
+import os
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, ReadMaxRows, SupportsTriggerAvailableNow
+
+from eventlog import blocking
+from eventlog.errors import EventLogError, InvalidArgument
+from eventlog.integrations.spark.columns import Columns, record_batch
+from eventlog.integrations.spark.offsets import Scope, id_of, offset_of
+from eventlog.integrations.spark.options import SourceOptions, Start, read_options
+from eventlog.integrations.spark.ranges import Range, ranges_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+    from eventlog.client.reports import Plan
+
+_NAME: Final = "spark"
+_clients: dict[tuple[Any, ...], blocking.Client] = {}
+_opening = threading.Lock()
+
+
+def client_of(options: SourceOptions) -> blocking.Client:
+    """Return this process's client of a cluster. It is kept between tasks; one from before a fork is left to whoever made it."""
+    key = (os.getpid(), options.servers, tuple(sorted(options.client.items())))
+    with _opening:
+        found = _clients.get(key)
+        if found is None:
+            found = _clients[key] = blocking.connect(*options.servers, **{"name": _NAME, **options.client})
+        return found
+
+
+class EventLogSource(DataSource):
+    """A cache of events."""
+
+    @classmethod
+    def name(cls) -> str:
+        """Return what `format` is given."""
+        return "eventlog"
+
+    @cached_property
+    def _asked(self) -> SourceOptions:
+        return read_options(self.options)
+
+    def schema(self) -> str:
+        """Return the columns that are chosen, or all that there are, as the cache's formats have them."""
+        asked = self._asked
+        return columns_of(asked).ddl(asked.columns)
+
+    def reader(self, schema: "StructType") -> "EventsReader":
+        """Return what reads a batch in the columns of `schema`."""
+        return EventsReader(self._asked, _names(self._asked, schema))
+
+    def streamReader(self, schema: "StructType") -> "EventsStreamReader":  # noqa: N802 -- Spark's name
+        """Return what reads a stream in the columns of `schema`."""
+        return EventsStreamReader(self._asked, _names(self._asked, schema))
+
+
+def columns_of(options: SourceOptions) -> Columns:
+    """Return the columns of a cache. Raises CacheNotFound."""
+    info = client_of(options).cache(options.cache).info()
+    return Columns(has_text_keys=info.key_format == "utf8", is_json=info.format == "json")
+
+
+def _names(options: SourceOptions, schema: "StructType") -> tuple[str, ...]:
+    """Return the columns that are asked for.
+
+    Raises:
+        InvalidArgument: there is none of a name, or its type is another.
+    """
+    known = columns_of(options)
+    known.check(schema.names)
+    for field in schema.fields:
+        own, asked = known.types[field.name].lower().replace(" ", ""), field.dataType.simpleString()
+        if asked != own:
+            raise InvalidArgument(why=f"column {field.name!r} is {own}, and not {asked}")
+    return tuple(schema.names)
+
+
+class RangePartition(InputPartition):
+    """What one task reads."""
+
+    def __init__(self, value: Range) -> None:
+        super().__init__(value)
+
+
+class _Reading:
+    """What batch and stream have in common: planning on the driver, reading in the tasks."""
+
+    def __init__(self, options: SourceOptions, names: tuple[str, ...]) -> None:
+        self._options = options
+        self._names = names
+
+    @property
+    def _cache(self) -> blocking.Cache:
+        return client_of(self._options).cache(self._options.cache)
+
+    def _begin(self, start: Start) -> int:
+        """Return the id behind which to begin."""
+        if start.word is None:
+            return start.id
+        ends = self._cache.log_ends()
+        return ends.last_id if start.word == "latest" or ends.first_id is None else ends.first_id - 1
+
+    def _plan(self, after: int, *, upto: int | None = None, max_events: int = 0, max_bytes: int = 0) -> "Plan":
+        segments = self._options.segments or None
+        return self._cache.plan(after, upto=upto, max_events=max_events, max_bytes=max_bytes, segments=segments)
+
+    def _partitions(self, plan: "Plan") -> list[RangePartition]:
+        options = self._options
+        segments = options.segments or tuple(range(client_of(options).segments_count))
+        ranges = ranges_of(plan.after, plan.upto, segments=segments, events=plan.events, nbytes=plan.bytes, asked=options.partitions)
+        return [RangePartition(one) for one in ranges]
+
+    def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
+        """Yield the events of a range; in a task, so whatever is needed is opened there."""
+        options, wanted = self._options, partition.value
+        if wanted is None:  # Spark has a task even where there are no partitions
+            return
+        found = self._cache.event_batches(
+            wanted.after,
+            until_id=wanted.upto,
+            segments=wanted.segments,
+            order="segment",
+            max_bytes=options.fetch_bytes,
+            on_trimmed="error" if options.fail_on_data_loss else "earliest",
+            **options.reading(),
+        )
+        for batch in found:
+            if len(batch):
+                yield record_batch(batch, self._names, cache=options.cache)
+
+
+class EventsReader(_Reading, DataSourceReader):
+    """Reads a batch: everything from where it begins to where it ended when the plan was made."""
+
+    def partitions(self) -> list[RangePartition]:
+        """Return what the tasks read."""
+        options = self._options
+        end = options.ending_position
+        after = self._begin(options.starting_position or Start(word="earliest"))
+        upto = None if end.word == "latest" else self._begin(end)
+        return self._partitions(self._plan(after, upto=upto))
+
+
+class EventsStreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads a stream: every micro-batch is the next stretch of the log in the order of ids."""
+
+    def __init__(self, options: SourceOptions, names: tuple[str, ...]) -> None:
+        super().__init__(options, names)
+        self._initial: dict[str, Any] | None = None
+        self._target: int | None = None
+
+    @cached_property
+    def _scope(self) -> Scope:
+        options = self._options
+        return Scope(cluster=client_of(options).cluster, cache=options.cache, cache_id=self._cache.info().id)
+
+    def _offset(self, id_: int) -> dict[str, Any]:
+        return offset_of(id_, self._scope)
+
+    def _id(self, offset: dict[str, Any]) -> int:
+        return id_of(offset, self._scope)
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 -- Spark's name
+        """Return where a new query begins; the same each time it is asked."""
+        if self._initial is None:
+            self._initial = self._offset(self._begin(self._options.starting_position or Start(word="latest")))
+        return self._initial
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 -- Spark's name
+        """Return where the next micro-batch ends; waits a little where there is nothing, so that an idle query does not ask on and on."""
+        after = self._id(start)
+        limits = {
+            "max_events": limit.max_rows if isinstance(limit, ReadMaxRows) else 0,
+            "max_bytes": limit.max_bytes if isinstance(limit, ReadMaxBytes) else 0,
+        }
+        deadline = time.monotonic() + (0 if self._target is not None else self._options.max_wait_ms / 1000)
+        while True:
+            plan = self._plan(after, upto=self._target, **limits)
+            if plan.events or time.monotonic() >= deadline:
+                return self._offset(plan.upto) if plan.events else start
+            self._wait_for_more(after, deadline)
+
+    def _wait_for_more(self, after: int, deadline: float) -> None:
+        """Return when something happens behind an id, or it is time: the node tells."""
+        left_ms = max(int((deadline - time.monotonic()) * 1000), 1)
+        with suppress(EventLogError):  # the plan says what is wrong
+            self._cache.poll(after, max_events=0, wait_ms=left_ms, segments=self._options.segments or None)
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 -- Spark's name
+        """Return the limit of a micro-batch, as the options have it."""
+        options = self._options
+        if options.max_events_per_trigger:
+            return ReadMaxRows(options.max_events_per_trigger)
+        return ReadMaxBytes(options.max_bytes_per_trigger) if options.max_bytes_per_trigger else ReadAllAvailable()
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 -- Spark's name
+        """Have the query end at what can be seen now."""
+        self._target = self._cache.log_ends().last_id
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 -- Spark's name
+        """Return the end of the log, for Spark's own figures of lag."""
+        return self._offset(self._cache.log_ends().last_id)
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[RangePartition]:
+        """Return what the tasks of a micro-batch read: the same for the same ends, whenever it is asked."""
+        return self._partitions(self._plan(self._id(start), upto=self._id(end)))
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Take note that a micro-batch is done: nothing is kept for it."""

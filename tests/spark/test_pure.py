@@ -1,0 +1,132 @@
+"""What decides in the Spark source, without Spark: options, offsets, ranges, columns."""
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eventlog.errors import CacheRecreated, InvalidArgument, PositionMismatch
+from eventlog.ids import ID_MAX
+from eventlog.integrations.spark.columns import Columns
+from eventlog.integrations.spark.offsets import Scope, id_of, offset_of
+from eventlog.integrations.spark.options import PARTITION_BYTES_MIN, PARTITION_EVENTS_MIN, PARTITIONS_MAX, Start, read_options
+from eventlog.integrations.spark.ranges import ranges_of
+
+NEEDED = {"servers": "a:1,b:2", "cache": "c"}
+SCOPE = Scope(cluster="c-1", cache="orders", cache_id=7)
+
+
+def test_options_are_read_in_any_case_and_sparks_own_are_left_alone():
+    found = read_options(
+        NEEDED
+        | {
+            "StartingPosition": "id:5",
+            "endingposition": "earliest",
+            "SEGMENTS": "3,0-1",
+            "failOnDataLoss": "FALSE",
+            "checkpointLocation": "x",
+        }
+        | {"parameters": "[1]", "where": "value.n = ?", "client.timeout_ms": "5", "client.routing": "any", "path": "y", "select": "a, b"}
+    )
+    assert (found.servers, found.cache) == (("a:1", "b:2"), "c")
+    assert (found.starting_position, found.ending_position) == (Start(id=5), Start(word="earliest"))
+    assert (found.segments, found.fail_on_data_loss, found.client) == ((0, 1, 3), False, {"timeout_ms": 5, "routing": "any"})
+    assert found.reading() == {"where": "value.n = ?", "parameters": [1], "select": ["a", "b"]}
+    assert read_options(NEEDED).reading() == {}
+
+
+def test_times_are_the_last_id_before_them():
+    early = read_options(NEEDED | {"startingPosition": "time:2026-11-20T10:00:00Z"}).starting_position
+    late = read_options(NEEDED | {"startingPosition": "time:2026-11-20T11:00:00.001+01:00"}).starting_position
+    assert early is not None
+    assert late is not None
+    assert 0 < early.id < late.id
+
+
+@pytest.mark.parametrize(
+    ("differs", "why"),
+    [
+        ({"cach": "x"}, "no option 'cach'; did you mean cache?"),
+        ({"zzz": "x"}, "there are servers"),
+        ({"client.tls": "x"}, "no option client.tls"),
+        ({"servers": ""}, "servers is missing"),
+        ({"cache": ""}, "cache is missing"),
+        ({"startingPosition": "id:x"}, "startingPosition is 'x'"),
+        ({"startingPosition": "time:2026-11-20"}, "of which zone"),
+        ({"startingPosition": "time:soon"}, "Invalid isoformat"),
+        ({"endingPosition": "now"}, "use earliest, latest, id:N or time:ISO"),
+        ({"segments": "5-3"}, "numbers and ranges"),
+        ({"parameters": "{"}, "parameters is no JSON"),
+        ({"failOnDataLoss": "no"}, "use true or false"),
+        ({"fetchBytes": str(1 << 40)}, "fetchBytes"),
+        ({"partitions": "-1"}, "partitions is '-1'"),
+        ({"maxEventsPerTrigger": "1", "maxBytesPerTrigger": "1"}, "one limit"),
+    ],
+)
+def test_what_cannot_be_is_named(differs, why):
+    with pytest.raises(InvalidArgument, match=why.replace("(", "\\(")):
+        read_options(NEEDED | differs)
+
+
+@given(st.integers(0, ID_MAX))
+def test_an_offset_is_the_same_text_for_the_same_place_and_read_back(id_):
+    text = json.dumps(offset_of(id_, SCOPE))
+    assert text == json.dumps(offset_of(id_, SCOPE))
+    assert id_of(json.loads(text), SCOPE) == id_
+
+
+def test_an_offset_of_version_1_stays_readable():
+    golden = json.loads((Path(__file__).parents[1] / "golden" / "spark_offset.json").read_text())
+    assert id_of(golden, SCOPE) == 913795201019936769
+    assert offset_of(913795201019936769, SCOPE) == golden
+
+
+@pytest.mark.parametrize(
+    ("differs", "kind"),
+    [
+        ({"cluster": "c-2"}, PositionMismatch),
+        ({"cache": "others"}, PositionMismatch),
+        ({"cache_id": 8}, CacheRecreated),
+        ({"v": 2}, InvalidArgument),
+        ({"id": 5}, InvalidArgument),
+        ({"id": "-5"}, InvalidArgument),
+        ({"id": str(1 << 63)}, InvalidArgument),
+    ],
+)
+def test_an_offset_of_something_else_is_refused(differs, kind):
+    with pytest.raises(kind):
+        id_of(offset_of(5, SCOPE) | differs, SCOPE)
+
+
+@given(st.integers(1, 4_096), st.integers(0, 10**10), st.integers(0, 10**12), st.integers(0, 5_000))
+def test_ranges_cover_the_segments_once(segments, events, nbytes, asked):
+    found = ranges_of(5, 9, segments=range(segments), events=events, nbytes=nbytes, asked=asked)
+    if not events:
+        assert found == []
+        return
+    assert [segment for one in found for segment in one.segments] == list(range(segments))
+    assert all(one.segments and (one.after, one.upto) == (5, 9) for one in found)
+    assert len(found) == min(asked, segments) if asked else len(found) <= PARTITIONS_MAX
+    assert found == ranges_of(5, 9, segments=range(segments), events=events, nbytes=nbytes, asked=asked)
+
+
+def test_few_events_are_one_task_and_many_as_many_as_they_are_worth():
+    def count(events, nbytes=0):
+        return len(ranges_of(0, 9, segments=range(256), events=events, nbytes=nbytes))
+
+    assert (count(1), count(PARTITION_EVENTS_MIN), count(PARTITION_EVENTS_MIN + 1), count(10**9)) == (1, 1, 2, PARTITIONS_MAX)
+    assert count(1, 3 * PARTITION_BYTES_MIN) == 3
+    assert ranges_of(9, 9, segments=range(4), events=3, nbytes=1) == []
+
+
+def test_columns_are_those_of_the_caches_formats():
+    text, plain = Columns(has_text_keys=True, is_json=True), Columns(has_text_keys=False, is_json=False)
+    assert text.ddl(("key", "value", "headers")) == "`key` STRING, `value` STRING, `headers` MAP<STRING, BINARY>"
+    assert plain.ddl(("before", "key")) == "`before` BINARY, `key` BINARY"
+    assert text.ddl().count(",") == 11
+    with pytest.raises(InvalidArgument, match="there is no column 'x'"):
+        text.ddl(("x",))
+    with pytest.raises(InvalidArgument, match="twice"):
+        text.ddl(("id", "id"))

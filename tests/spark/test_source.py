@@ -1,0 +1,290 @@
+"""A cache read by Spark as a batch and as a stream, from real nodes: each event once, whatever ends."""
+
+import json
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eventlog import blocking
+from eventlog.errors import EventLogError
+from tests.process.clusters import ClusterProcesses
+from tests.process.nodes import NodeProcess
+
+pytestmark = [pytest.mark.process, pytest.mark.spark, pytest.mark.timeout(300)]
+SEGMENTS = 16
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
+    with NodeProcess(tmp_path_factory.mktemp("node"), "--segments", str(SEGMENTS)) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def client(node: NodeProcess) -> Iterator[blocking.Client]:
+    with blocking.connect(node.address) as connected:
+        yield connected
+
+
+@pytest.fixture(scope="module")
+def orders(client: blocking.Client) -> blocking.Cache:
+    cache = client.create_cache("orders")
+    for round_ in range(3):
+        cache.put_many([(f"k{key}", {"round": round_, "key": key}) for key in range(400)])
+    cache.put("headed", {"round": 9}, headers={"h": b"\x00\xff"})
+    cache.remove("k7")
+    return cache
+
+
+def read(spark: Any, node: NodeProcess, cache: str = "orders", **options: str) -> Any:
+    return spark.read.format("eventlog").options(servers=node.address, cache=cache, **options)
+
+
+def stream(spark: Any, addresses: str, cache: str, **options: str) -> Any:
+    return spark.readStream.format("eventlog").options(servers=addresses, cache=cache, **options)
+
+
+def test_every_event_is_a_row_as_the_client_reads_it(spark: Any, node: NodeProcess, orders: blocking.Cache) -> None:
+    rows = {row.id: row for row in read(spark, node).load().collect()}
+    events = list(orders.events())
+    assert len(rows) == len(events)
+    for event in events:
+        row = rows[event.id]
+        assert (row.segment, row.offset, row.cache, row.kind, row.key) == (event.segment, event.offset, "orders", event.kind, event.key)
+        assert (None if row.value is None else json.loads(row.value)) == event.value
+        assert (None if row.before is None else json.loads(row.before)) == event.before
+        assert {name: bytes(value) for name, value in row.headers.items()} == event.headers
+        assert int(row.time.timestamp() * 1000) == event.time_ms
+        assert row.epoch > 0
+
+
+def test_columns_are_chosen_by_option_by_schema_and_in_sql(spark: Any, node: NodeProcess, orders: blocking.Cache) -> None:
+    assert read(spark, node, columns="key,id").load().columns == ["key", "id"]
+    by_schema = read(spark, node).schema("id BIGINT, kind STRING").load()
+    assert by_schema.columns == ["id", "kind"]
+    assert by_schema.count() == len(list(orders.events()))
+    spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW o USING eventlog OPTIONS (servers '{node.address}', cache 'orders')")
+    counted = {row.kind: row["count(1)"] for row in spark.sql("SELECT kind, count(1) FROM o GROUP BY kind").collect()}
+    assert counted == {"CREATED": 401, "MODIFIED": 800, "REMOVED": 1}
+
+
+def test_a_read_begins_ends_and_is_filtered_where_it_is_told(spark: Any, node: NodeProcess, orders: blocking.Cache) -> None:
+    events = list(orders.events())
+
+    def ids(**options: str) -> list[int]:
+        return sorted(row.id for row in read(spark, node, columns="id", **options).load().collect())
+
+    assert ids(startingPosition=f"id:{events[99].id}", endingPosition=f"id:{events[199].id}") == [event.id for event in events[100:200]]
+    assert ids(startingPosition="latest") == []
+    assert ids(segments="0-3,9", partitions="3") == sorted(event.id for event in events if event.segment in {0, 1, 2, 3, 9})
+    wanted = [event.id for event in events if event.value and event.value.get("round") == 1 and event.value["key"] < 10]
+    assert ids(where="value.round = ? AND value.key < ?", parameters="[1, 10]") == wanted
+    selected = read(spark, node, select="value.key", where="value.round = 2").load().collect()
+    assert {tuple(json.loads(row.value)) for row in selected} == {("key",)}
+
+
+def test_partitions_cover_the_segments_once(spark: Any, node: NodeProcess, orders: blocking.Cache) -> None:
+    frame = read(spark, node, partitions="5").load()
+    assert frame.rdd.getNumPartitions() == 5
+    ids = [row.id for row in frame.select("id").collect()]
+    assert sorted(ids) == [event.id for event in orders.events()]
+
+
+def test_caches_of_other_formats(spark: Any, node: NodeProcess, client: blocking.Client) -> None:
+    plain = client.create_cache("plain", format="bytes", key_format="bytes")
+    plain.put(b"\x00k", b"\xffv")
+    (row,) = read(spark, node, "plain").load().collect()
+    assert (bytes(row.key), bytes(row.value), row.before) == (b"\x00k", b"\xffv", None)
+    client.create_cache("empty")
+    assert read(spark, node, "empty").load().count() == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"wher": "x"}, "did you mean where?"),
+        ({"startingPosition": "now"}, "use earliest, latest, id:N or time:ISO"),
+        ({"columns": "id,nope"}, "there is no column 'nope'"),
+        ({"maxEventsPerTrigger": "1", "maxBytesPerTrigger": "1"}, "Spark takes one limit"),
+        ({"where": "value.n >"}, "predicate refused: it is no predicate near '>'"),
+    ],
+)
+def test_what_cannot_be_is_said_in_one_sentence(
+    spark: Any, node: NodeProcess, orders: blocking.Cache, options: dict[str, str], why: str
+) -> None:
+    with pytest.raises(Exception, match=r"(?s).*") as refused:
+        read(spark, node, **options).load().collect()
+    assert why in str(refused.value)
+
+
+def test_a_column_of_another_type_is_refused(spark: Any, node: NodeProcess, orders: blocking.Cache) -> None:
+    with pytest.raises(Exception, match="column 'id' is bigint, and not string"):
+        read(spark, node).schema("id STRING").load().collect()
+
+
+class Batches:
+    """What a query hands to foreachBatch: the ids of each micro-batch, the last run of each number."""
+
+    def __init__(self) -> None:
+        self.ids: dict[int, list[int]] = {}
+
+    def __call__(self, frame: Any, number: int) -> None:
+        self.ids[number] = [row.id for row in frame.select("id").collect()]
+
+    @property
+    def all(self) -> list[int]:
+        return [id_ for number in sorted(self.ids) for id_ in sorted(self.ids[number])]
+
+
+def run(frame: Any, batches: Batches, checkpoint: Path) -> None:
+    query = frame.writeStream.foreachBatch(batches).option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
+    query.awaitTermination()
+
+
+def test_micro_batches_are_stretches_of_the_log_in_order_and_go_on_where_they_were(
+    spark: Any, node: NodeProcess, client: blocking.Client, tmp_path: Path
+) -> None:
+    cache = client.create_cache("stream")
+    cache.put_many([(f"k{key}", key) for key in range(1_000)])
+    batches = Batches()
+    frame = stream(spark, node.address, "stream", startingPosition="earliest", maxEventsPerTrigger="300").load()
+    run(frame, batches, tmp_path / "check")
+    assert [len(ids) for _, ids in sorted(batches.ids.items())] == [300, 300, 300, 100]
+    assert batches.all == [event.id for event in cache.events()]
+    run(frame, batches, tmp_path / "check")
+    assert len(batches.ids) == 4, "nothing came, so there is no batch"
+    cache.put_many([(f"k{key}", -key) for key in range(50)])
+    run(frame, batches, tmp_path / "check")
+    assert batches.all == [event.id for event in cache.events()]
+
+
+def test_a_batch_that_is_done_again_has_the_same_rows(spark: Any, node: NodeProcess, client: blocking.Client, tmp_path: Path) -> None:
+    cache, check = client.create_cache("again"), tmp_path / "check"
+    cache.put_many([(f"k{key}", key) for key in range(500)])
+    batches = Batches()
+    frame = stream(spark, node.address, "again", startingPosition="earliest", maxEventsPerTrigger="200").load()
+    run(frame, batches, check)
+    before = dict(batches.ids)
+    last = max(before)
+    (check / "commits" / str(last)).unlink()
+    (check / "commits" / f".{last}.crc").unlink()
+    cache.put_many([(f"late{key}", key) for key in range(20)])
+    run(frame, batches, check)
+    assert sorted(batches.ids[last]) == sorted(before[last])
+    assert batches.all == [event.id for event in cache.events()]
+
+
+def test_a_checkpoint_of_another_cache_ends_the_query(spark: Any, node: NodeProcess, client: blocking.Client, tmp_path: Path) -> None:
+    for name in ("one", "other"):
+        client.create_cache(name).put("k", 1)
+    run(stream(spark, node.address, "one", startingPosition="earliest").load(), Batches(), tmp_path / "check")
+    with pytest.raises(Exception, match="the position belongs to another cache"):
+        run(stream(spark, node.address, "other", startingPosition="earliest").load(), Batches(), tmp_path / "check")
+
+
+def test_a_cache_that_was_made_again_is_another(spark: Any, node: NodeProcess, client: blocking.Client, tmp_path: Path) -> None:
+    client.create_cache("twice").put("k", 1)
+    frame = stream(spark, node.address, "twice", startingPosition="earliest").load()
+    run(frame, Batches(), tmp_path / "check")
+    client.drop_cache("twice")
+    client.create_cache("twice").put("k", 1)
+    with pytest.raises(Exception, match="CacheRecreated"):
+        run(frame, Batches(), tmp_path / "check")
+
+
+def test_what_retention_took_ends_the_query_unless_it_is_told_to_go_on(
+    spark: Any, node: NodeProcess, client: blocking.Client, tmp_path: Path
+) -> None:
+    cache, batches = client.create_cache("trimmed"), Batches()
+    cache.put_many([(f"k{key}", key) for key in range(100)])
+    frame = stream(spark, node.address, "trimmed", startingPosition="earliest").load()
+    run(frame, batches, tmp_path / "check")
+    cache.put_many([(f"k{key}", -key) for key in range(100)])
+    client.alter_cache("trimmed", retain_events=10)
+    node.command("admin", "retention", "run", "trimmed")
+    shutil.copytree(tmp_path / "check", tmp_path / "other")
+    with pytest.raises(Exception, match=r"EVENTS_TRIMMED|retention removed"):
+        run(frame, batches, tmp_path / "check")
+    run(stream(spark, node.address, "trimmed", startingPosition="earliest", failOnDataLoss="false").load(), batches, tmp_path / "other")
+    assert sorted(batches.ids[max(batches.ids)]) == [event.id for event in cache.events()]
+
+
+def test_available_now_ends_while_others_write(spark: Any, node: NodeProcess, client: blocking.Client, tmp_path: Path) -> None:
+    cache, batches, ends = client.create_cache("busy"), Batches(), threading.Event()
+    cache.put_many([(f"k{key}", key) for key in range(1_000)])
+
+    def write() -> None:
+        while not ends.is_set():
+            cache.put_many([(f"k{key}", key) for key in range(100)])
+
+    writing = threading.Thread(target=write)
+    writing.start()
+    try:
+        frame = stream(spark, node.address, "busy", startingPosition="earliest", maxEventsPerTrigger="5000").load()
+        run(frame, batches, tmp_path / "check")
+    finally:
+        ends.set()
+        writing.join()
+    assert batches.all == [event.id for event in cache.events()][: len(batches.all)]
+    assert len(batches.all) >= 1_000
+
+
+def test_nothing_is_lost_or_repeated_when_the_node_that_is_read_from_is_killed(spark: Any, tmp_path: Path) -> None:
+    with ClusterProcesses(tmp_path / "nodes", segments=SEGMENTS) as cluster:
+        cluster.balance()
+        with blocking.connect(*cluster.addresses) as client:
+            cache, batches = client.create_cache("c"), Batches()
+            frame = stream(
+                spark, ",".join(cluster.addresses), "c", startingPosition="earliest", maxEventsPerTrigger="700", partitions="2"
+            ).load()
+            query = frame.writeStream.foreachBatch(batches).option("checkpointLocation", str(tmp_path / "check")).start()
+            written = 0
+            for round_ in range(6):
+                if round_ in {2, 4}:
+                    cluster.kill(round_ // 2 - 1)
+                for part in range(5):
+                    written += put(cache, [(f"k{key}", [round_, part, key]) for key in range(200)])
+                if round_ in {3, 5}:
+                    cluster[round_ // 2 - 1].start()
+            deadline = time.monotonic() + 120
+            while len(batches.all) < written:
+                assert time.monotonic() < deadline, (len(batches.all), written, query.exception())
+                time.sleep(0.2)  # a look at the query; nothing else tells
+            query.stop()
+            assert batches.all == [event.id for event in cache.events()]
+            print(f"{written} events in {len(batches.ids)} micro-batches, 2 nodes killed")
+
+
+def put(cache: blocking.Cache, pairs: list[tuple[str, Any]]) -> int:
+    """Write until it is written; what a failover refuses is written again."""
+    deadline = time.monotonic() + 30
+    while True:
+        try:
+            return cache.put_many(pairs).events
+        except EventLogError:
+            assert time.monotonic() < deadline
+
+
+def test_a_source_that_cannot_be_loaded_says_so_and_leaves_the_others_alone(tmp_path: Path) -> None:
+    broken = tmp_path / "eventlog"
+    broken.mkdir()
+    (broken / "__init__.py").write_text("raise ImportError('broken on purpose')\n")
+    code = (
+        "import pyspark_eventlog as shim\nprint(shim.DefaultSource.name())\n"
+        "try:\n    shim.DefaultSource({})\nexcept RuntimeError as error:\n    print(error)"
+    )
+    shim = Path(__file__).parents[2] / "eventlog" / "integrations" / "spark" / "shims"
+    done = subprocess.run(
+        [sys.executable, "-c", f"import sys\nsys.path[:0] = {[str(tmp_path), str(shim)]!r}\n{code}"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.splitlines() == ["eventlog", "eventlog cannot be loaded: ImportError: broken on purpose"]

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
-from aiokafka.errors import AuthenticationFailedError, KafkaError, ProducerFenced, RecordTooLargeError, for_code
+from aiokafka.errors import AuthenticationFailedError, KafkaConnectionError, KafkaError, ProducerFenced, RecordTooLargeError, for_code
 
 from eventlog.errors import KafkaFailed
 from eventlog.integrations.kafka.batches import builders_of
@@ -24,7 +24,8 @@ from eventlog.mirror.outcomes import UNKNOWN_TOPIC
 from eventlog.node.outbound import KafkaConnection, Outbound, secret
 
 logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # whatever it meets is told, once and with what to do, by whoever asked it
-WAIT_S: Final = 30.0  # for one thing asked of Kafka
+WAIT_S: Final = 8.0  # for one thing asked of Kafka: whoever adds a mirror hears within a client's ten seconds what is wrong
+PATIENT_S: Final = 30.0  # where nobody waits: for a predecessor's transaction to end, and all progress to be read
 TRANSACTION_S: Final = 45.0  # below the timeout by which Kafka gives a transaction up itself
 _TRANSACTION_MS: Final = 60_000
 _AGAIN_S: Final = 0.1
@@ -40,15 +41,17 @@ def trouble_of(error: BaseException) -> Trouble:
     """Return an error of aiokafka's, or of a socket, as trouble."""
     if isinstance(error, TimeoutError):
         return Trouble(None, "no answer in time")
+    if isinstance(error, KafkaConnectionError):
+        return Trouble(None, "no broker answers there: it is away, or wants to be spoken to in another way (security of [kafka.NAME])")
     own = next((code for kind, code in _CODES.items() if isinstance(error, kind)), None)
     code = own or (getattr(error, "errno", None) if isinstance(error, KafkaError) else None)
     return Trouble(code if isinstance(code, int) and code > 0 else None, f"{type(error).__name__}: {error}"[:500])
 
 
 @asynccontextmanager
-async def _told() -> AsyncIterator[None]:
+async def _told(within_s: float = WAIT_S) -> AsyncIterator[None]:
     try:
-        async with asyncio.timeout(WAIT_S):
+        async with asyncio.timeout(within_s):
             yield
     except (KafkaError, OSError, TimeoutError) as error:
         raise trouble_of(error) from error
@@ -164,9 +167,9 @@ class AioKafka:
         """
         place = TopicPartition(topic, 0)
         found: dict[bytes, bytes] = {}
-        async with _told(), self._consumer("read_uncommitted", place) as consumer:
+        async with _told(PATIENT_S), self._consumer("read_uncommitted", place) as consumer:
             end = (await consumer.end_offsets([place]))[place]
-        async with _told(), self._consumer("read_committed", place) as consumer:
+        async with _told(PATIENT_S), self._consumer("read_committed", place) as consumer:
             await consumer.seek_to_beginning(place)
             while await consumer.position(place) < end:
                 for record in (await consumer.getmany(place, timeout_ms=_READ_MS)).get(place, ()):
@@ -205,7 +208,7 @@ class AioKafka:
             **await self.options(),
         )
         try:
-            async with _told():
+            async with _told(PATIENT_S):
                 await producer.start()
                 await asyncio.to_thread(self._check_brokers, producer.client)
             yield AioWriter(producer)

@@ -18,15 +18,15 @@ EXIT_BEHIND = 3
 
 
 def parse_begin(text: str) -> int | str:
-    """Return what `--from` and `--to` say: an id, `earliest` or `latest`.
+    """Return what `--from` and `--to` say: an id, `earliest`, `latest` or `snapshot`.
 
     Raises:
         ValueError: it is none of them.
     """
-    return text if text in {"earliest", "latest"} else parse_id(text)
+    return text if text in {"earliest", "latest", "snapshot"} else parse_id(text)
 
 
-BEGIN = Parsed("earliest|latest|id", parse_begin)
+BEGIN = Parsed("earliest|latest|snapshot|id", parse_begin)
 
 
 @click.group("mirror", cls=SynonymGroup, synonyms={"create": "add", "delete": "remove", "drop": "remove", "show": "status", "ls": "list"})
@@ -87,11 +87,15 @@ def _tell(added: "AddedMirror", *, is_dry: bool) -> None:
     mirror, homes = added.mirror, sorted(set(added.nodes))
     word = "would be written" if is_dry else "is written"
     print_text(f"cache {mirror.cache} {word} to topic {mirror.topic} ({mirror.partitions} partitions) of {mirror.kafka}")
-    print_text(f"format {mirror.format}, because {added.why_format}; encoding {mirror.encoding}; everything after id {mirror.from_id}")
+    print_text(f"format {mirror.format}, because {added.why_format}; encoding {mirror.encoding}; {_begin(mirror)}")
     spread = ", ".join(f"{added.nodes.count(node)} at node {node}" for node in homes)
     print_text(f"{mirror.shards} shards: {spread}")
     if not is_dry:
         note(f"how far it is: eventlog mirror status {mirror.name}")
+
+
+def _begin(mirror: "MirrorInfo") -> str:
+    return "the entries, and what follows them" if mirror.snapshot else f"everything after id {mirror.from_id}"
 
 
 def _fields(mirror: "MirrorInfo") -> dict[str, Any]:
@@ -118,7 +122,8 @@ def _worst(mirror: "MirrorInfo", shards: "list[ShardInfo] | Any") -> str:
     """Return the state that somebody has to know of: the first of these that a shard has."""
     states = {shard.state for shard in shards}
     return next(
-        (one for one in ("halted", "diverged", "trimmed", "ended", "waiting", "starting", "running") if one in states), mirror.state
+        (one for one in ("halted", "diverged", "trimmed", "ended", "waiting", "snapshot", "starting", "running") if one in states),
+        mirror.state,
     )
 
 
@@ -190,7 +195,7 @@ def reset(mirror: str, *, to: int | str, dry_run: bool) -> None:
     """Have the paused mirror NAME begin anew. What it wrote stays in the topic, and may come again."""
     with open_client() as client:
         found = client.mirrors.reset(mirror, to=to, dry_run=dry_run)
-    _say(found, f"{'would begin' if dry_run else 'begins'} after id {found.from_id} when it is resumed")
+    _say(found, f"{'would write' if dry_run else 'writes'} {_begin(found)}, when it is resumed")
 
 
 @command.command("remove")

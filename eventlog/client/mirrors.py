@@ -12,13 +12,15 @@ from eventlog.errors import InvalidArgument
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message
 
-Start = int | str  # an id, or `earliest` or `latest`
+Start = int | str  # an id, or `earliest`, `latest` or `snapshot`: the entries that there are, and what follows
 _WAIT_MS_MAX = 1 << 31
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MirrorInfo:
     """A mirror. Partition = segment % `partitions`, shard = partition % `shards`; everything behind `from_id` is written.
+
+    With `snapshot` the entries come first, and then what happened after they were read.
 
     `kafka` is a connection of the nodes' files, or a broker; `state` is running or paused.
     """
@@ -38,6 +40,7 @@ class MirrorInfo:
     select: tuple[str, ...]
     interval_ms: int
     from_id: int
+    snapshot: bool
     state: str
     topic_settings: Mapping[str, str]
 
@@ -227,10 +230,12 @@ def _begin(request: "pb.AddMirror | pb.ResetMirror", start: Start) -> None:
         request.earliest = True
     elif start == "latest":
         request.latest = True
+    elif start == "snapshot":
+        request.snapshot = True
     elif isinstance(start, int):
         request.id = checked_id(start)
     else:
-        raise InvalidArgument(why=f"a mirror begins behind an id, at earliest or at latest, not at {start!r}")
+        raise InvalidArgument(why=f"a mirror begins behind an id, at earliest, latest or snapshot, not at {start!r}")
 
 
 def mirror_info(mirror: pb.Mirror) -> MirrorInfo:
@@ -251,6 +256,7 @@ def mirror_info(mirror: pb.Mirror) -> MirrorInfo:
         select=tuple(mirror.filter.select),
         interval_ms=mirror.interval_ms,
         from_id=mirror.from_id,
+        snapshot=mirror.snapshot,
         state=mirror.state,
         topic_settings=dict(mirror.topic_settings),
     )

@@ -21,7 +21,7 @@ _TOPIC: Final = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}")
 
 
 class Mirror(msgspec.Struct, frozen=True, kw_only=True):
-    """A cache that is written into a topic, from behind `from_id` on.
+    """A cache that is written into a topic, from behind `from_id` on; with `has_snapshot` its entries first, and what follows them.
 
     Segment s goes to partition s % `partitions`, partition p is written by shard p % `shards`. `generation` is another one after each
     beginning: progress of an earlier one counts no more; `revision` is another one after each change. `kafka` names a connection of the
@@ -43,6 +43,7 @@ class Mirror(msgspec.Struct, frozen=True, kw_only=True):
     generation: int
     revision: int = 0
     from_id: int
+    has_snapshot: bool = False
     key_field: str = "_key"
     has_tombstones: bool = True
     filter: bytes = b""
@@ -114,8 +115,8 @@ def resumed(mirror: Mirror, *, accepts_diverged: bool) -> Mirror:
     return msgspec.structs.replace(mirror, state="running", accepts=accepts)
 
 
-def reset(mirror: Mirror, *, from_id: int, generation: int) -> Mirror:
-    """Return a mirror that begins anew behind an id.
+def reset(mirror: Mirror, *, from_id: int, generation: int, has_snapshot: bool = False) -> Mirror:
+    """Return a mirror that begins anew behind an id, or with the entries that there are.
 
     Raises:
         MirrorRuns: it is not paused: what its shards have in hand would come behind the new beginning.
@@ -123,7 +124,7 @@ def reset(mirror: Mirror, *, from_id: int, generation: int) -> Mirror:
     if mirror.state != "paused":
         raise MirrorRuns(mirror=mirror.name)
     assert generation != mirror.generation, "progress of the old generation must not count"
-    return msgspec.structs.replace(mirror, from_id=from_id, generation=generation)
+    return msgspec.structs.replace(mirror, from_id=from_id, generation=generation, has_snapshot=has_snapshot)
 
 
 def checked(mirror: Mirror, *, segments: int, has_before: bool, has_state: bool) -> Mirror:
@@ -151,6 +152,7 @@ def checked(mirror: Mirror, *, segments: int, has_before: bool, has_state: bool)
             f"cache {mirror.cache!r} {lacks}: use --format upsert, or alter the cache with --before first",
         ),
         (not 0 <= mirror.from_id <= ID_MAX, f"{mirror.from_id} is not an id"),
+        (mirror.has_snapshot and not has_state, f"cache {mirror.cache!r} keeps no state, so there is no snapshot of it"),
     ):
         if is_wrong:
             raise InvalidArgument(why=why)

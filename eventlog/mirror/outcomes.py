@@ -18,7 +18,7 @@ from eventlog.errors import (
 )
 from eventlog.mirror.broker import Trouble
 
-ShardState: TypeAlias = Literal["starting", "running", "paused", "waiting", "halted", "diverged", "trimmed", "ended"]
+ShardState: TypeAlias = Literal["starting", "snapshot", "running", "paused", "waiting", "halted", "diverged", "trimmed", "ended"]
 STANDING: Final[tuple[ShardState, ...]] = ("halted", "diverged", "trimmed", "ended", "paused")
 """What nothing but somebody's doing ends."""
 Next: TypeAlias = Literal["retry", "yield", "anew", "stop"]

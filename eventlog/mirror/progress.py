@@ -3,12 +3,17 @@
     key    mirror/cache/segment
     value  JSON: cluster, generation, term (the epoch of the shard's home), id (of the last event), next (offset after it), epoch (of it)
 
+While the entries of the state are written there is one for each shard as well, until they are done and from then on:
+
+    key    mirror/cache/snapshot/shard
+    value  JSON: cluster, generation, term, token (of a read of the state: where it goes on, or where events do), is_done
+
 A record of a higher term than one's own was written by a successor, so whoever finds one is stale. Places are ours, not Kafka's: they say
 what was trimmed or lost since as those of any reader do.
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 import numpy as np
@@ -16,7 +21,8 @@ import numpy as np
 from eventlog.arrays import Ints
 from eventlog.errors import CorruptData, MirrorTaken
 from eventlog.mirror.book import Mirror
-from eventlog.read.position import OFFSET_UNKNOWN, SegmentPositions
+from eventlog.read import token
+from eventlog.read.position import OFFSET_UNKNOWN, Position, SegmentPositions
 
 _NO_EPOCH: Final = 0
 
@@ -32,6 +38,21 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     epoch: int
 
 
+class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
+    """How far the entries of a shard's segments were written. `token` is empty at their beginning."""
+
+    cluster: str
+    generation: int
+    term: int
+    token: str = ""
+    is_done: bool = False
+
+    @property
+    def position(self) -> Position | None:
+        """Where to go on: among the entries, or with the events behind them; None at the beginning."""
+        return token.from_text(self.token) if self.token else None
+
+
 class StaleTerm(Exception):
     """Another node runs the shard in a later term."""
 
@@ -41,28 +62,62 @@ def key_of(mirror: Mirror, segment: int) -> bytes:
     return f"{mirror.name}/{mirror.cache}/{segment}".encode()
 
 
-def places(records: Mapping[bytes, bytes], mirror: Mirror, *, of: Ints, cluster: str, term: int) -> SegmentPositions:
-    """Return where the segments `of` go on in a term, from the latest records.
+def snapshot_key(mirror: Mirror, shard: int) -> bytes:
+    """Return the key of a shard's record of its snapshot."""
+    return f"{mirror.name}/{mirror.cache}/snapshot/{shard}".encode()
+
+
+def snapshot_of(records: Mapping[bytes, bytes], mirror: Mirror, shard: int, *, cluster: str, term: int) -> Snapshot:
+    """Return how far a shard's snapshot is, from the latest records. Raises what `places` does."""
+    begun = Snapshot(cluster=cluster, generation=mirror.generation, term=term)
+    key = snapshot_key(mirror, shard)
+    if key not in records:
+        return begun
+    found = _checked(_decoded(records[key], Snapshot, mirror, key), mirror, cluster=cluster, term=term)
+    return found if found.generation == mirror.generation else begun
+
+
+def places(
+    records: Mapping[bytes, bytes], mirror: Mirror, *, of: Ints, cluster: str, term: int, begin: SegmentPositions | None = None
+) -> SegmentPositions:
+    """Return where the segments `of` go on in a term, from the latest records; those without one at `begin`, or where the mirror begins.
 
     Raises:
         StaleTerm: one was written in a later term.
         MirrorTaken: one is of another cluster.
         CorruptData: one is not what this version writes.
     """
-    ids, offsets = np.full(len(of), mirror.from_id, np.int64), np.full(len(of), OFFSET_UNKNOWN, np.int64)
-    epochs = np.full(len(of), _NO_EPOCH, np.int64)
+    if begin is None:
+        ids, offsets = np.full(len(of), mirror.from_id, np.int64), np.full(len(of), OFFSET_UNKNOWN, np.int64)
+        epochs = np.full(len(of), _NO_EPOCH, np.int64)
+    else:
+        ids, offsets, epochs = begin.ids.copy(), begin.offsets.copy(), begin.epochs.copy()
     for row, segment in enumerate(of.tolist()):
         key = key_of(mirror, segment)
         if key not in records:
             continue
-        found = decode(records[key], where=f"{mirror.progress_topic}, key {key.decode()}")
-        if found.cluster != cluster:
-            raise MirrorTaken(topic=mirror.progress_topic, cluster=found.cluster, mirror=mirror.name)
-        if found.term > term:
-            raise StaleTerm
+        found = _checked(_decoded(records[key], Progress, mirror, key), mirror, cluster=cluster, term=term)
         if found.generation == mirror.generation:
             ids[row], offsets[row], epochs[row] = found.id, found.next, found.epoch
     return SegmentPositions(of=of, ids=ids, offsets=offsets, epochs=epochs)
+
+
+Kept = TypeVar("Kept", Progress, Snapshot)
+
+
+def _checked(found: Kept, mirror: Mirror, *, cluster: str, term: int) -> Kept:
+    if found.cluster != cluster:
+        raise MirrorTaken(topic=mirror.progress_topic, cluster=found.cluster, mirror=mirror.name)
+    if found.term > term:
+        raise StaleTerm
+    return found
+
+
+def _decoded(data: bytes, kind: type[Kept], mirror: Mirror, key: bytes) -> Kept:
+    try:
+        return msgspec.json.decode(data, type=kind)
+    except msgspec.MsgspecError as error:
+        raise CorruptData(where=f"{mirror.progress_topic}, key {key.decode()}", why=str(error)) from error
 
 
 def records_of(mirror: Mirror, at: SegmentPositions, rows: Iterable[int], *, cluster: str, term: int) -> dict[bytes, bytes]:
@@ -91,11 +146,3 @@ def moved(at: SegmentPositions, *, segments: Ints, ids: Ints, offsets: Ints, epo
     found = SegmentPositions(of=at.of, ids=at.ids.copy(), offsets=at.offsets.copy(), epochs=at.epochs.copy())
     found.ids[rows], found.offsets[rows], found.epochs[rows] = ids[last], offsets[last] + 1, epochs[last]  # the last write of a row stays
     return found, np.unique(rows)
-
-
-def decode(data: bytes, *, where: str) -> Progress:
-    """Return what a record says. Raises CorruptData."""
-    try:
-        return msgspec.json.decode(data, type=Progress)
-    except msgspec.MsgspecError as error:
-        raise CorruptData(where=where, why=str(error)) from error

@@ -2158,7 +2158,7 @@ class GroupLagAnswer(_message.Message):
     def __init__(self, rows: _Optional[int] = ...) -> None: ...
 
 class Mirror(_message.Message):
-    __slots__ = ("name", "cache", "cache_id", "kafka", "topic", "prefix", "progress_topic", "partitions", "shards", "format", "encoding", "key_field", "no_tombstones", "filter", "interval_ms", "from_id", "state", "hold_bytes", "topic_settings", "schema", "schema_type", "schema_subject")
+    __slots__ = ("name", "cache", "cache_id", "kafka", "topic", "prefix", "progress_topic", "partitions", "shards", "format", "encoding", "key_field", "no_tombstones", "filter", "interval_ms", "from_id", "state", "hold_bytes", "topic_settings", "snapshot", "schema", "schema_type", "schema_subject")
     class TopicSettingsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -2185,6 +2185,7 @@ class Mirror(_message.Message):
     STATE_FIELD_NUMBER: _ClassVar[int]
     HOLD_BYTES_FIELD_NUMBER: _ClassVar[int]
     TOPIC_SETTINGS_FIELD_NUMBER: _ClassVar[int]
+    SNAPSHOT_FIELD_NUMBER: _ClassVar[int]
     SCHEMA_FIELD_NUMBER: _ClassVar[int]
     SCHEMA_TYPE_FIELD_NUMBER: _ClassVar[int]
     SCHEMA_SUBJECT_FIELD_NUMBER: _ClassVar[int]
@@ -2207,24 +2208,27 @@ class Mirror(_message.Message):
     state: str
     hold_bytes: int
     topic_settings: _containers.ScalarMap[str, str]
+    snapshot: bool
     schema: str
     schema_type: str
     schema_subject: str
-    def __init__(self, name: _Optional[str] = ..., cache: _Optional[str] = ..., cache_id: _Optional[int] = ..., kafka: _Optional[str] = ..., topic: _Optional[str] = ..., prefix: _Optional[str] = ..., progress_topic: _Optional[str] = ..., partitions: _Optional[int] = ..., shards: _Optional[int] = ..., format: _Optional[str] = ..., encoding: _Optional[str] = ..., key_field: _Optional[str] = ..., no_tombstones: _Optional[bool] = ..., filter: _Optional[_Union[Filter, _Mapping]] = ..., interval_ms: _Optional[int] = ..., from_id: _Optional[int] = ..., state: _Optional[str] = ..., hold_bytes: _Optional[int] = ..., topic_settings: _Optional[_Mapping[str, str]] = ..., schema: _Optional[str] = ..., schema_type: _Optional[str] = ..., schema_subject: _Optional[str] = ...) -> None: ...
+    def __init__(self, name: _Optional[str] = ..., cache: _Optional[str] = ..., cache_id: _Optional[int] = ..., kafka: _Optional[str] = ..., topic: _Optional[str] = ..., prefix: _Optional[str] = ..., progress_topic: _Optional[str] = ..., partitions: _Optional[int] = ..., shards: _Optional[int] = ..., format: _Optional[str] = ..., encoding: _Optional[str] = ..., key_field: _Optional[str] = ..., no_tombstones: _Optional[bool] = ..., filter: _Optional[_Union[Filter, _Mapping]] = ..., interval_ms: _Optional[int] = ..., from_id: _Optional[int] = ..., state: _Optional[str] = ..., hold_bytes: _Optional[int] = ..., topic_settings: _Optional[_Mapping[str, str]] = ..., snapshot: _Optional[bool] = ..., schema: _Optional[str] = ..., schema_type: _Optional[str] = ..., schema_subject: _Optional[str] = ...) -> None: ...
 
 class AddMirror(_message.Message):
-    __slots__ = ("mirror", "earliest", "latest", "id", "dry_run")
+    __slots__ = ("mirror", "earliest", "latest", "id", "snapshot", "dry_run")
     MIRROR_FIELD_NUMBER: _ClassVar[int]
     EARLIEST_FIELD_NUMBER: _ClassVar[int]
     LATEST_FIELD_NUMBER: _ClassVar[int]
     ID_FIELD_NUMBER: _ClassVar[int]
+    SNAPSHOT_FIELD_NUMBER: _ClassVar[int]
     DRY_RUN_FIELD_NUMBER: _ClassVar[int]
     mirror: Mirror
     earliest: bool
     latest: bool
     id: int
+    snapshot: bool
     dry_run: bool
-    def __init__(self, mirror: _Optional[_Union[Mirror, _Mapping]] = ..., earliest: _Optional[bool] = ..., latest: _Optional[bool] = ..., id: _Optional[int] = ..., dry_run: _Optional[bool] = ...) -> None: ...
+    def __init__(self, mirror: _Optional[_Union[Mirror, _Mapping]] = ..., earliest: _Optional[bool] = ..., latest: _Optional[bool] = ..., id: _Optional[int] = ..., snapshot: _Optional[bool] = ..., dry_run: _Optional[bool] = ...) -> None: ...
 
 class AddMirrorAnswer(_message.Message):
     __slots__ = ("mirror", "why_format", "nodes")
@@ -2307,16 +2311,18 @@ class ResumeMirror(_message.Message):
     def __init__(self, accept_diverged: _Optional[bool] = ...) -> None: ...
 
 class ResetMirror(_message.Message):
-    __slots__ = ("earliest", "latest", "id", "dry_run")
+    __slots__ = ("earliest", "latest", "id", "snapshot", "dry_run")
     EARLIEST_FIELD_NUMBER: _ClassVar[int]
     LATEST_FIELD_NUMBER: _ClassVar[int]
     ID_FIELD_NUMBER: _ClassVar[int]
+    SNAPSHOT_FIELD_NUMBER: _ClassVar[int]
     DRY_RUN_FIELD_NUMBER: _ClassVar[int]
     earliest: bool
     latest: bool
     id: int
+    snapshot: bool
     dry_run: bool
-    def __init__(self, earliest: _Optional[bool] = ..., latest: _Optional[bool] = ..., id: _Optional[int] = ..., dry_run: _Optional[bool] = ...) -> None: ...
+    def __init__(self, earliest: _Optional[bool] = ..., latest: _Optional[bool] = ..., id: _Optional[int] = ..., snapshot: _Optional[bool] = ..., dry_run: _Optional[bool] = ...) -> None: ...
 
 class RemoveMirror(_message.Message):
     __slots__ = ("delete_topics",)

@@ -26,7 +26,7 @@ from eventlog.errors import (
     SchemaRefused,
 )
 from tests.kafka.brokers import kafka
-from tests.kafka.mirrors import check, read
+from tests.kafka.mirrors import Record, check, read
 from tests.process.nodes import NodeProcess
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(300)]
@@ -202,6 +202,85 @@ def test_a_schema_that_readers_of_the_topic_cannot_follow_is_refused(
         client.mirrors.add(name, kafka=broker, encoding="avro", schema_subject="nothing-of-the-kind")
     with pytest.raises(InvalidArgument, match="no JSON"):
         client.mirrors.add(name, kafka=broker, encoding="avro", schema="{")
+
+
+def folded(records: list[Record]) -> dict[str, Any]:
+    """Return the entries that a reader of a Debezium topic ends with."""
+    state: dict[str, Any] = {}
+    for one in records:
+        if one.value is None:
+            continue
+        key, after = json.loads(one.key)["_key"], json.loads(one.value)["after"]
+        if after is None:
+            state.pop(key, None)
+        else:
+            state[key] = {name: value for name, value in after.items() if name != "_key"}
+    return state
+
+
+def test_a_snapshot_has_the_entries_first_and_then_what_followed_them(client: blocking.Client, broker: str, name: str) -> None:
+    cache = client.create_cache(name)
+    write(cache, rounds=2, keys=500)
+    versions = {key: entry.version for key, entry in cache.entries()}
+    last = max(event.id for event in cache.events())
+    topic = client.mirrors.add(name, kafka=broker, from_id="snapshot", partitions=4).mirror.topic
+    wait(client, name)
+    first = read(broker, topic)
+    assert {json.loads(one.key)["_key"]: one.id for one in first} == versions
+    assert {(one.kind, json.loads(one.value or b"")["op"], json.loads(one.value or b"")["source"]["snapshot"]) for one in first} == {
+        ("S", "r", "true")
+    }
+    assert len(first) == len(versions)
+    write(cache, rounds=1, keys=200)
+    wait(client, name)
+    records = read(broker, topic)
+    later = [one for one in records if one.kind != "S"]
+    assert sorted({one.id for one in later}) == [event.id for event in cache.events(last)]
+    assert folded(records) == {key: entry.value for key, entry in cache.entries()}
+
+
+def test_a_snapshot_of_nothing_and_of_a_cache_without_state(client: blocking.Client, broker: str, name: str) -> None:
+    cache = client.create_cache(name)
+    topic = client.mirrors.add(name, kafka=broker, from_id="snapshot", partitions=2).mirror.topic
+    cache.put("k", {"n": 1})
+    wait(client, name)
+    (only,) = read(broker, topic)
+    assert only.kind in "CS"
+    client.mirrors.pause(name)
+    client.mirrors.reset(name, to="snapshot")
+    client.mirrors.resume(name)
+    cache.put("k", {"n": 2})
+    wait(client, name)
+    assert folded(read(broker, topic)) == {"k": {"n": 2}}
+    client.create_cache(f"{name}.log", state=False)
+    with pytest.raises(InvalidArgument, match="keeps no state, so there is no snapshot"):
+        client.mirrors.add(f"{name}.log", kafka=broker, from_id="snapshot", format="upsert")
+
+
+def test_a_snapshot_goes_on_in_the_middle_after_a_kill_while_others_write(tmp_path: Path, broker: str, name: str) -> None:
+    text = "x" * 2_000
+    with NodeProcess(tmp_path, "--segments", str(SEGMENTS)) as node:
+        with blocking.connect(node.address) as client:
+            cache = client.create_cache(name)
+            for part in range(20):
+                cache.put_many([(f"k{part}.{key}", {"part": part, "text": text}) for key in range(1_000)])
+            versions = {key: entry.version for key, entry in cache.entries()}
+            topic = client.mirrors.add(name, kafka=broker, from_id="snapshot", partitions=2).mirror.topic
+            for _ in range(2_000):
+                if sum(shard.transactions for shard in client.mirrors.status(name).shards) >= 3:
+                    break
+        node.kill()
+        node.start()
+        with blocking.connect(node.address) as client:
+            cache = client.cache(name)
+            cache.put_many([(f"k0.{key}", {"part": -1}) for key in range(500)])
+            wait(client, name)
+            records = read(broker, topic)
+            entries = [one for one in records if one.kind == "S"]
+            assert len({json.loads(one.key)["_key"] for one in entries}) == len(entries), "no entry is told twice"
+            untouched = {key for key in versions if not key.startswith("k0.")}
+            assert {json.loads(one.key)["_key"] for one in entries} >= untouched
+            assert folded(records) == {key: entry.value for key, entry in cache.entries()}
 
 
 def test_it_begins_where_it_is_told_and_again_where_it_is_reset_to(client: blocking.Client, broker: str, name: str) -> None:

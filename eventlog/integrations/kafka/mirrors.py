@@ -242,7 +242,7 @@ class Mirrors:
             raise OperationRefused(what=f"mirroring {cache.name}", why="it is the cluster's own")
         if request.mirror.schema_subject:
             request.mirror.schema, request.mirror.schema_type = await schema_of(request.mirror.schema_subject, self._node.schemas)
-        wanted, why_format = self._wanted(request.mirror, cache)
+        wanted, why_format = self._wanted(request.mirror, cache, has_snapshot=request.WhichOneof("from") == "snapshot")
         book, _ = await self._read_anew()
         book.added(wanted)
         kafka = self._open_kafka(wanted.kafka)
@@ -256,7 +256,7 @@ class Mirrors:
         nodes = [self._node.leader_of(home) for home in homes(wanted, segments=self._node.segments)]
         exchange.answer(Message(add_mirror_answer=pb.AddMirrorAnswer(mirror=told(wanted), why_format=why_format, nodes=nodes)))
 
-    def _wanted(self, asked: pb.Mirror, cache: CacheState) -> tuple[Mirror, str]:
+    def _wanted(self, asked: pb.Mirror, cache: CacheState, *, has_snapshot: bool) -> tuple[Mirror, str]:
         """Return a mirror as it is asked for, with everything chosen that is not named, and why its format.
 
         Raises:
@@ -279,6 +279,7 @@ class Mirrors:
             shards=asked.shards or books.shards_for(partitions, shards_max=MIRROR_SHARDS_MAX),
             generation=1 + secrets.randbelow(_GENERATIONS),
             from_id=0,
+            has_snapshot=has_snapshot,
             key_field=asked.key_field or "_key",
             has_tombstones=not asked.no_tombstones,
             filter=asked.filter.SerializeToString() if asked.HasField("filter") else b"",
@@ -347,7 +348,8 @@ class Mirrors:
             book = await self._change(lambda found: found.changed(mirror.name, resumed))
         elif kind == "reset":
             to = await self._reset_to(mirror, request.reset)
-            again = partial(books.reset, from_id=to, generation=1 + secrets.randbelow(_GENERATIONS))
+            has_snapshot = request.reset.WhichOneof("to") == "snapshot"
+            again = partial(books.reset, from_id=to, generation=1 + secrets.randbelow(_GENERATIONS), has_snapshot=has_snapshot)
             changed = book.changed(mirror.name, again)
             book = changed if request.reset.dry_run else await self._change(lambda found: found.changed(mirror.name, again))
         elif kind == "remove":
@@ -466,6 +468,7 @@ def told(mirror: Mirror) -> pb.Mirror:
         no_tombstones=not mirror.has_tombstones,
         interval_ms=mirror.interval_ms,
         from_id=mirror.from_id,
+        snapshot=mirror.has_snapshot,
         state=mirror.state,
         topic_settings=mirror.topic_settings,
         schema=mirror.schema,
@@ -485,10 +488,10 @@ def _begin_at(request: "pb.AddMirror | pb.ResetMirror", *, last_id: int, first_i
     kind = request.WhichOneof("from") if isinstance(request, pb.AddMirror) else request.WhichOneof("to")
     if kind == "earliest":
         return first_id - 1 if first_id else last_id
-    if kind == "latest":
+    if kind in {"latest", "snapshot"}:
         return last_id
     if kind != "id":
-        raise InvalidArgument(why="say where to begin: earliest, latest or an id")
+        raise InvalidArgument(why="say where to begin: earliest, latest, snapshot or an id")
     if request.id > last_id:
         raise InvalidArgument(why=f"id {request.id} lies ahead of the last one, {last_id}")
     return request.id

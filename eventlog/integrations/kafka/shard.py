@@ -11,9 +11,14 @@ import time
 from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from functools import partial
+from typing import Final, Protocol, TypeVar
 
-from eventlog.batch.columns import columns_of_joined
+import msgspec
+
+from eventlog.arrays import Ints
+from eventlog.batch.columns import EventColumns, columns_of_joined
+from eventlog.batch.join import Joined
 from eventlog.errors import EventLogError, ListenerNotFound
 from eventlog.integrations.kafka.source import Answer, Inside, Source, lifted
 from eventlog.kafka.envelope import batches_of, rows_without_before
@@ -29,10 +34,12 @@ from eventlog.mirror import progress
 from eventlog.mirror.book import Mirror
 from eventlog.mirror.broker import Kafka, TransactionWriter, Trouble
 from eventlog.mirror.outcomes import Outcome, ShardState, give_way, outcome_of, outcome_of_error
-from eventlog.mirror.progress import StaleTerm
+from eventlog.mirror.progress import Snapshot, StaleTerm
 from eventlog.mirror.report import Report
 from eventlog.mirror.shards import segments_of, transactional_id
-from eventlog.read.position import SegmentPositions
+from eventlog.read import token
+from eventlog.read.position import Position, SegmentPositions
+from eventlog.read.state import Overlap
 
 log = logging.getLogger("eventlog.mirror")
 _GIVE_WAY_S: Final = (5.0, 8.0)  # before a shard that was fenced looks whether it is still its own
@@ -45,6 +52,9 @@ _INLINE_EVENTS: Final = 200  # fewer are laid out faster than a thread is asked
 _HELD_TRANSACTIONS: Final = 2
 BUDGET_BYTES: Final = _HELD_TRANSACTIONS * MIRROR_TRANSACTION_BYTES_MAX * MIRROR_SHARDS_MAX
 assert BUDGET_BYTES <= 128 << 20, "what one mirror holds of events at one node stays small beside the node"
+
+
+Made = TypeVar("Made")
 
 
 class Stopped(Exception):
@@ -128,10 +138,14 @@ class Shard:
         own = segments_of(self.report.shard, mirror, segments=ground.segments)
         async with kafka.writer(transactional_id(ground.cluster, mirror, self.report.shard)) as writer:
             records = await kafka.records(mirror.progress_topic)
-            at = progress.places(records, mirror, of=own, cluster=ground.cluster, term=self.report.term)
+            cluster, term = ground.cluster, self.report.term
+            snapshot = progress.snapshot_of(records, mirror, self.report.shard, cluster=cluster, term=term)
             async with self._inside.open() as connection:
-                source = Source(connection, mirror, cluster=ground.cluster, segments=ground.segments)
-                return await _Copying(self, writer, source, shape).run(at)
+                source = Source(connection, mirror, cluster=cluster, segments=ground.segments)
+                copying = _Copying(self, writer, source, shape)
+                done = await copying.snapshot(snapshot, own) if mirror.has_snapshot else None
+                begin = done.at if done is not None and isinstance(done.at, SegmentPositions) else None
+                return await copying.run(progress.places(records, mirror, of=own, begin=begin, cluster=cluster, term=term))
 
     async def _check_topics(self, kafka: Kafka) -> None:
         mirror = self._mirror
@@ -172,9 +186,9 @@ class Shard:
         """Return the time, in milliseconds since 1970."""
         return self._ground.wall_ms()
 
-    def runs(self) -> None:
-        """Note that events can be copied."""
-        self._set("running", "")
+    def runs(self, state: ShardState = "running") -> None:
+        """Note that events can be copied, or entries are."""
+        self._set(state, "")
 
     def written(self, events: int, nbytes: int) -> None:
         """Count a transaction."""
@@ -199,6 +213,10 @@ class _Taken:
         self.nbytes += answer.nbytes
 
     @property
+    def parts(self) -> list[Joined]:
+        return [part for answer in self.answers for part in answer.parts]
+
+    @property
     def is_full(self) -> bool:
         return self.events >= MIRROR_TRANSACTION_EVENTS_MAX or self.nbytes >= MIRROR_TRANSACTION_BYTES_MAX
 
@@ -216,7 +234,39 @@ class _Copying:
         self._has_room = asyncio.Event()
         self._is_full = asyncio.Event()
         self._acknowledged_at = 0.0
+        self._overlap: Overlap | None = None
         self._saved = 0, 0.0  # up to which id the progress says that nothing matched, and when that was written
+
+    async def snapshot(self, found: Snapshot, of: Ints) -> Position | None:
+        """Copy the entries that are not in Kafka yet, and return where the events behind them begin.
+
+        Where what was read had to be read anew, as of later, events that it had already are left out of those.
+        """
+        position, is_done = found.position, found.is_done
+        while not is_done:
+            self._shard.runs("snapshot")
+            taken = _Taken()
+            while not (taken.is_full or is_done):
+                taken.add(answer := await self._source.entries(position, of))
+                position = answer.position
+                is_done = position is None or not position.unread
+            await self._save_entries(taken, position, is_done=is_done)
+        if position is not None and position.steps:
+            self._overlap = Overlap(position.steps)
+        return position
+
+    async def _save_entries(self, taken: _Taken, position: Position | None, *, is_done: bool) -> None:
+        shard = self._shard
+        batches = await self._apart(taken, partial(self._batches, columns_of_joined(taken.parts))) if taken.events else []
+        record = Snapshot(
+            cluster=shard.cluster,
+            generation=shard.mirror.generation,
+            term=shard.term,
+            token="" if position is None else token.to_text(position),
+            is_done=is_done,
+        )
+        await self._commit(batches, {progress.snapshot_key(shard.mirror, shard.report.shard): msgspec.json.encode(record)})
+        shard.written(taken.events, sum(batch.nbytes for batch in batches))
 
     async def run(self, at: SegmentPositions) -> Outcome:
         """Copy what follows a place until the writer is worn. Raises whatever ends it before."""
@@ -272,43 +322,46 @@ class _Copying:
         self._has_room.set()
         upto = taken.answers[-1].upto
         if taken.events:
-            batches, behind, rows = await self._laid_out(taken, at)
-            await self._commit(batches, behind, rows)
+            batches, behind, rows = await self._apart(taken, partial(self._laid_out, taken, at))
+            await self._commit(batches, self._records(behind, rows))
             self._shard.written(taken.events, sum(batch.nbytes for batch in batches))
             at = behind
         return await self._stand(at, upto)
 
-    async def _commit(self, batches: "list[RecordBatch]", at: SegmentPositions, rows: Iterable[int]) -> None:
+    def _records(self, at: SegmentPositions, rows: Iterable[int]) -> dict[bytes, bytes]:
+        return progress.records_of(self._shard.mirror, at, rows, cluster=self._shard.cluster, term=self._shard.term)
+
+    async def _commit(self, batches: list[RecordBatch], records: dict[bytes, bytes]) -> None:
         mirror = self._shard.mirror
-        records = progress.records_of(mirror, at, rows, cluster=self._shard.cluster, term=self._shard.term)
         try:
             await self._writer.write(mirror.topic, batches, progress_topic=mirror.progress_topic, progress=records)
         except Trouble:
             self._shard.report.aborts += 1
             raise
 
-    async def _laid_out(self, taken: _Taken, at: SegmentPositions) -> tuple[list[RecordBatch], SegmentPositions, list[int]]:
-        def work() -> tuple[list[RecordBatch], SegmentPositions, list[int]]:
-            events = columns_of_joined([part for answer in taken.answers for part in answer.parts])
-            mirror = self._shard.mirror
-            if self._shape.form == "debezium" and len(rows := rows_without_before(events)):
-                first = events.ids.item(rows.item(0))
-                why = f"event {first} does not say what it replaced: reset the mirror behind it, or add one with --format upsert"
-                raise Stopped(Outcome(next="stop", state="halted", why=why))
-            batches = batches_of(
-                events,
-                self._shape,
-                partitions=mirror.partitions,
-                now_ms=self._shard.wall_ms(),
-                bytes_max=MIRROR_BATCH_BYTES_MAX,
-            )
-            order = events.segments.argsort(kind="stable")
-            behind, rows_moved = progress.moved(
-                at, segments=events.segments[order], ids=events.ids[order], offsets=events.offsets[order], epochs=events.epochs[order]
-            )
-            return batches, behind, rows_moved.tolist()
-
+    @staticmethod
+    async def _apart(taken: _Taken, work: Callable[[], Made]) -> Made:
+        """Return what `work` makes of what was taken: in a thread, unless that is dearer than the work."""
         return work() if taken.events < _INLINE_EVENTS else await asyncio.to_thread(work)
+
+    def _laid_out(self, taken: _Taken, at: SegmentPositions) -> tuple[list[RecordBatch], SegmentPositions, list[int]]:
+        events = columns_of_joined(taken.parts)
+        order = events.segments.argsort(kind="stable")
+        behind, rows = progress.moved(
+            at, segments=events.segments[order], ids=events.ids[order], offsets=events.offsets[order], epochs=events.epochs[order]
+        )
+        if self._overlap is not None:
+            events = events.take(self._overlap.keep(events.segments, events.ids, events.keys.to_list()))
+        return self._batches(events), behind, rows.tolist()
+
+    def _batches(self, events: EventColumns) -> list[RecordBatch]:
+        mirror = self._shard.mirror
+        if self._shape.form == "debezium" and len(rows := rows_without_before(events)):
+            first = events.ids.item(rows.item(0))
+            why = f"event {first} does not say what it replaced: reset the mirror behind it, or add one with --format upsert"
+            raise Stopped(Outcome(next="stop", state="halted", why=why))
+        now_ms = self._shard.wall_ms()
+        return batches_of(events, self._shape, partitions=mirror.partitions, now_ms=now_ms, bytes_max=MIRROR_BATCH_BYTES_MAX)
 
     async def _idle(self, at: SegmentPositions) -> SegmentPositions:
         """Learn that there was nothing for a while: who holds retention back must not stand where nothing comes any more."""
@@ -319,7 +372,9 @@ class _Copying:
         is_filtered = bool(self._shard.mirror.filter)
         at, now = lifted(at, upto, is_filtered=is_filtered), time.monotonic()
         if is_filtered and upto > self._saved[0] and now - self._saved[1] >= _SAVED_S:
-            await self._commit([], at, range(len(at.of)))  # else a successor would look for what retention may have taken since
+            await self._commit(
+                [], self._records(at, range(len(at.of)))
+            )  # else a successor would look for what retention may have taken since
             self._saved = upto, now
         self._shard.stands(upto, self._source.token(at))
         if now - self._acknowledged_at >= _ACKNOWLEDGED_S:

@@ -9,6 +9,7 @@ import numpy as np
 
 from eventlog.arrays import Ints
 from eventlog.batch.columns import columns_of_values, join_events
+from eventlog.batch.entries import read_state_part
 from eventlog.batch.join import Joined, pack
 from eventlog.batch.layout import RUN
 from eventlog.errors import CorruptData, Stopping
@@ -30,11 +31,15 @@ _NAME: Final = "mirror"
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Answer:
-    """Joined parts of one answer, and the id up to which it holds everything of the segments asked for."""
+    """Joined parts of one answer, and the id up to which it holds everything of the segments asked for.
+
+    Entries have their versions for ids and no offsets; `position` is where a read that has them goes on.
+    """
 
     parts: list[Joined]
     upto: int
     nbytes: int
+    position: Position | None = None
 
     @property
     def events(self) -> int:
@@ -82,8 +87,7 @@ class Source:
         mirror = self._mirror
         poll = Poll(cache_id=mirror.cache_id, position=self.token(at), segments=at.of.tolist(), max_bytes=_ANSWER_BYTES)
         poll.accept_diverged = mirror.accepts == mirror.generation
-        if mirror.filter:
-            poll.filter.CopyFrom(Filter.FromString(mirror.filter))
+        self._filter(poll)
         return poll
 
     async def answers(self, at: SegmentPositions) -> AsyncGenerator[Answer, None]:
@@ -101,6 +105,24 @@ class Source:
         finally:
             stream.stop()
         raise Stopping
+
+    async def entries(self, after: Position | None, of: Ints) -> Answer:
+        """Return entries of segments behind a place among them, None: the first; they are all there once its position has none unread.
+
+        Raises what `answers` does.
+        """
+        poll = Poll(cache_id=self._mirror.cache_id, segments=of.tolist(), max_bytes=_ANSWER_BYTES)
+        if after is None:
+            poll.state_first = True
+        else:
+            poll.position = token.encode(after)
+        self._filter(poll)
+        reply = await self._connection.request(Message(poll=poll), timeout_ms=0)
+        return taken_apart(reply.message.poll_answer, reply.body)
+
+    def _filter(self, poll: Poll) -> None:
+        if self._mirror.filter:
+            poll.filter.CopyFrom(Filter.FromString(self._mirror.filter))
 
     async def end(self, at: SegmentPositions) -> Answer:
         """Return what follows a place now; without events, its `upto` is where to go on as well. Raises what `answers` does."""
@@ -134,13 +156,25 @@ def taken_apart(answer: PollAnswer, body: memoryview) -> Answer:
         if len(data) != part.length:
             raise CorruptData(where="answer", why=f"a part of {part.length} bytes passes its end")
         at += part.length
-        if part.form == Part.STORED:
+        if part.form == Part.STATE:
+            parts.append(_entries(data, part))
+        elif part.form == Part.STORED:
             stored = columns_of_values(pack([part.segment], [bytes(data)]), after=0, until=ID_MAX)
             parts.append(join_events(stored))
         else:
             size = part.runs * RUN.itemsize
             parts.append(Joined(runs=np.frombuffer(data[:size], RUN), block=bytes(data[size:]), events=part.events))
-    return Answer(parts=[part for part in parts if part.events], upto=answer.last_id, nbytes=len(body))
+    position = token.decode(answer.position) if answer.state else None
+    return Answer(parts=[part for part in parts if part.events], upto=answer.last_id, nbytes=len(body), position=position)
+
+
+def _entries(data: memoryview, part: Part) -> Joined:
+    """Return entries as events of kind STATE, each a run of its own: its id is its version, and it has no offset."""
+    found = read_state_part(data, entries=part.events, runs=part.runs)
+    runs = np.zeros(part.events, RUN)
+    runs["segment"] = found.segments.repeat(found.counts)
+    runs["base"], runs["count"], runs["first_offset"] = found.versions, 1, -1
+    return Joined(runs=runs, block=bytes(data[part.events * 8 + part.runs * RUN.itemsize :]), events=part.events)
 
 
 def lifted(at: SegmentPositions, upto: int, *, is_filtered: bool) -> SegmentPositions:

@@ -34,6 +34,7 @@ NAMES = (
     "operation",
     "kafka-records",
     "registry",
+    "http",
 )
 
 

@@ -6,6 +6,8 @@ What a browser may be made to send by a page of another origin is refused here, 
 import asyncio
 import re
 import socket
+from base64 import urlsafe_b64decode
+from binascii import Error as Base64Error
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from ipaddress import ip_address
@@ -231,6 +233,17 @@ def _is_own(host: str, own_names: Collection[str]) -> bool:
     except ValueError:
         return False
     return True
+
+
+def base64_key(key: str | bytes) -> bytes:
+    """Return a key that is written as base64url. Raises InvalidArgument: it is not."""
+    try:
+        data = key.encode("ascii") if isinstance(key, str) else key
+        if re.fullmatch(rb"[A-Za-z0-9_-]*={0,2}", data) is None:
+            raise InvalidArgument(why=f"key {key!r} is not base64url")
+        return urlsafe_b64decode(data.rstrip(b"=") + b"=" * (-len(data.rstrip(b"=")) % 4))
+    except (UnicodeEncodeError, Base64Error) as error:
+        raise InvalidArgument(why=f"key {key!r} is not base64url") from error
 
 
 def answer(status: int, content: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> web.Response:

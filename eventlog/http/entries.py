@@ -5,8 +5,6 @@ as `application/octet-stream`.
 """
 
 import re
-from base64 import urlsafe_b64decode
-from binascii import Error as Base64Error
 from dataclasses import asdict
 from typing import Any, Final
 
@@ -16,7 +14,7 @@ from aiohttp import web
 from eventlog.client.formats import CacheFormat
 from eventlog.client.values import CacheInfo, Entry, Removed, Stored, cache_info, cache_options
 from eventlog.errors import InvalidArgument, NoEntry, UnsupportedBody
-from eventlog.http.calls import Call, Route, answer
+from eventlog.http.calls import Call, Route, answer, base64_key
 from eventlog.http.local import LocalCache, LocalCore
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message
@@ -89,17 +87,7 @@ class Entries:
         key = call.names["key"]
         if call.choice("key", KEYS, "text") == "text":
             return cache, key.encode() if isinstance(key, str) and (await cache.info()).key_format == "bytes" else key
-        return cache, _from_base64(key)
-
-
-def _from_base64(key: str | bytes) -> bytes:
-    try:
-        data = key.encode("ascii") if isinstance(key, str) else key
-        if re.fullmatch(rb"[A-Za-z0-9_-]*={0,2}", data) is None:
-            raise InvalidArgument(why=f"key {key!r} is not base64url")
-        return urlsafe_b64decode(data.rstrip(b"=") + b"=" * (-len(data.rstrip(b"=")) % 4))
-    except (UnicodeEncodeError, Base64Error) as error:
-        raise InvalidArgument(why=f"key {key!r} is not base64url") from error
+        return cache, base64_key(key)
 
 
 def _condition(call: Call) -> tuple[int | None, bool]:

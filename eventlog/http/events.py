@@ -18,6 +18,7 @@ from eventlog.errors import EventLogError, InvalidArgument
 from eventlog.events import Event
 from eventlog.http.calls import Call, Route, told
 from eventlog.http.local import LocalCore, LocalReads
+from eventlog.http.shared import SharedAnswers
 from eventlog.limits import POLL_WAIT_MS_MAX
 
 SERVER_SENT: Final = "text/event-stream"
@@ -55,7 +56,7 @@ class Events:
             raise InvalidArgument(why="wait is for a request that ends: leave it out, or give follow=false")
         place = _id if _is_ordered(wanted) else _position
         form: _Form = _ServerSent(place) if is_server_sent else _Lines(place)
-        stream = _Stream(call.request, form)
+        stream = _Stream(call.request, form, self._core.shared)
         if call.request.method == "HEAD":
             return web.Response(headers=stream.headers)
         async with self._core.reads(call.text("cache")) as cache:
@@ -96,13 +97,16 @@ def _wanted(call: Call, *, follows: bool) -> dict[str, Any]:
     return wanted
 
 
-async def _batches(cache: LocalReads, wanted: dict[str, Any]) -> AsyncGenerator[list[Event], None]:
+Some = EventBatch | list[Event]
+
+
+async def _batches(cache: LocalReads, wanted: dict[str, Any]) -> AsyncGenerator[Some, None]:
     async with aclosing(cache.event_batches(max_bytes=BATCH_BYTES, **wanted)) as batches:
         async for batch in batches:
-            yield _events_of(batch)
+            yield batch
 
 
-async def _once(cache: LocalReads, wanted: dict[str, Any], *, max_events: int, wait_ms: int) -> AsyncGenerator[list[Event], None]:
+async def _once(cache: LocalReads, wanted: dict[str, Any], *, max_events: int, wait_ms: int) -> AsyncGenerator[Some, None]:
     options = {name: value for name, value in wanted.items() if name not in {"follow", "from_id", "from_time"}}
     if "from_time" in wanted:
         raise InvalidArgument(why="wait and from_time exclude each other: read from the time on, then wait after the last id")
@@ -110,11 +114,11 @@ async def _once(cache: LocalReads, wanted: dict[str, Any], *, max_events: int, w
     yield list(answer.events)
 
 
-def _events_of(batch: EventBatch) -> list[Event]:
-    return list(batch.events())
+def _events_of(found: Some) -> list[Event]:
+    return list(found.events()) if isinstance(found, EventBatch) else found
 
 
-async def _next(batches: AsyncGenerator[list[Event], None]) -> list[Event] | None:
+async def _next(batches: AsyncGenerator[Some, None]) -> Some | None:
     return await anext(batches, None)
 
 
@@ -140,6 +144,7 @@ class _Form(Protocol):
 
     content_type: str
     comment: bytes
+    is_alike: bool  # for all who read the same events: an event's place is its id
 
     def events(self, events: list[Event]) -> bytes: ...
 
@@ -153,6 +158,7 @@ class _Lines:
     comment = b""
 
     def __init__(self, place: Callable[[Event], str]) -> None:
+        self.is_alike = place is _id
         self._lines = JsonLines(place)
 
     def events(self, events: list[Event]) -> bytes:
@@ -169,6 +175,7 @@ class _ServerSent:
     comment = b":\n\n"
 
     def __init__(self, place: Callable[[Event], str]) -> None:
+        self.is_alike = place is _id
         self._place = place
         self._lines = JsonLines(place)
 
@@ -183,21 +190,22 @@ class _ServerSent:
 class _Stream:
     """The answer while it is written."""
 
-    def __init__(self, request: web.BaseRequest, form: _Form) -> None:
+    def __init__(self, request: web.BaseRequest, form: _Form, shared: SharedAnswers) -> None:
         self.headers = {"Content-Type": form.content_type, "Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
         self.response = web.StreamResponse(headers=self.headers)
         self._request = request
         self._form = form
+        self._shared = shared
 
     @property
     def has_begun(self) -> bool:
         """Whether the head is out."""
         return self.response.prepared
 
-    async def send(self, batches: AsyncGenerator[list[Event], None], left: int) -> None:
+    async def send(self, batches: AsyncGenerator[Some, None], left: int) -> None:
         """Write at most `left` events. Raises what the batches do."""
         async with aclosing(batches):
-            upcoming: asyncio.Task[list[Event] | None] | None = None
+            upcoming: asyncio.Task[Some | None] | None = None
             try:
                 while left > 0:
                     upcoming = upcoming or asyncio.get_running_loop().create_task(_next(batches))
@@ -205,17 +213,24 @@ class _Stream:
                     if not done:
                         await self._write(self._form.comment)
                         continue
-                    events, upcoming = upcoming.result(), None
-                    if events is None:
+                    found, upcoming = upcoming.result(), None
+                    if found is None:
                         break
-                    await self._write(self._form.events(events[:left]))
-                    left -= len(events)
+                    await self._write(self._told(found, left))
+                    left -= len(found)
             finally:
                 if upcoming is not None:
                     upcoming.cancel()
                     await asyncio.wait([upcoming])
         await self._write(b"")
         await self.response.write_eof()
+
+    def _told(self, found: Some, left: int) -> bytes:
+        """Return what is written of what was read; of a batch that others get as well it is made once."""
+        form = self._form
+        if isinstance(found, EventBatch) and len(found) <= left and form.is_alike:
+            return self._shared.text(found, form.content_type, lambda: form.events(_events_of(found)))
+        return form.events(_events_of(found)[:left])
 
     async def end(self, error: EventLogError) -> None:
         """Write why there is no more."""

@@ -5,32 +5,39 @@ sent once, and where nobody knows what became of it, whoever asked over HTTP is 
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 
-from eventlog.batch.build import Columns, build_write
+from eventlog.arrays import Ints
+from eventlog.batch.build import Columns, WriteFrame, build_write
 from eventlog.batch.one import build_one
 from eventlog.client.connections.known import Known
 from eventlog.client.connections.requests import Requests
 from eventlog.client.options import ClientOptions
-from eventlog.client.reading.following import Follower
+from eventlog.client.reading.batches import EventBatch, Order
+from eventlog.client.reading.following import Follower, Unpack
 from eventlog.client.reading.reads import CacheReads
 from eventlog.client.reading.rows import CacheByKey
+from eventlog.client.reading.wanted import Reading
 from eventlog.client.values import Removed, written
 from eventlog.client.writing.singles import CacheSingles, Condition, Expecting, Written, condition_of
-from eventlog.errors import BadMessage, ClientClosed, ConnectionLost, OutcomeUnknown
-from eventlog.events import Kind
+from eventlog.errors import BadMessage, ClientClosed, ConnectionLost, EventLogError, OutcomeUnknown
+from eventlog.events import EventSource, Kind
+from eventlog.http.shared import SharedAnswers
 from eventlog.limits import KIB, PROCESS_BYTES_IN_FLIGHT_MAX
 from eventlog.routing.routes import Routes
 from eventlog.transport.connection import Connection, Dispatch
 from eventlog.transport.greeting import ConnectOptions
 from eventlog.transport.inside import connect_inside
 from eventlog.wire import eventlog_pb2 as pb
-from eventlog.wire.eventlog_pb2 import Message
+from eventlog.wire.eventlog_pb2 import Message, PollAnswer
 from eventlog.wire.flow import ProcessBudget
+from eventlog.wire.kinds import read_error
 from eventlog.wire.session import SessionOptions
 
 NAME: Final = "http"
@@ -119,9 +126,10 @@ def _nothing() -> None:
 class LocalCore:
     """What all requests share; a stream has one of its own."""
 
-    def __init__(self, nodes: InsideRoads) -> None:
+    def __init__(self, nodes: InsideRoads, shared: SharedAnswers) -> None:
         self.options = _OPTIONS
         self.nodes = nodes
+        self.shared = shared
         self.requests = Requests(nodes, _OPTIONS)
         self.follower = Follower(nodes, self.requests, _OPTIONS)
 
@@ -153,7 +161,7 @@ class LocalCore:
     @asynccontextmanager
     async def reads(self, name: str) -> AsyncIterator["LocalReads"]:
         """A cache to be read by a stream, over a road that is closed behind it. Raises CacheNotFound: there is none of this name."""
-        core = LocalCore(self.nodes.another())
+        core = LocalCore(self.nodes.another(), self.shared)
         try:
             await core.open()
             yield await LocalReads(core, name)
@@ -165,6 +173,30 @@ class LocalCache(CacheSingles, CacheByKey):
     """A cache, as requests of HTTP use it."""
 
     _core: LocalCore
+
+    async def write_many(
+        self, keys: Sequence[bytes], values: Sequence[bytes], *, removed: Sequence[bool], lifespans: Sequence[int]
+    ) -> "WrittenMany":
+        """Write keys and values as they are stored, a block for each segment. Sent once: what becomes of a block may stay unknown.
+
+        Raises:
+            EventLogError: none of it was written, or nobody knows of any of it.
+        """
+        info, _ = await self._found()
+        routes = self._core.routes
+        kinds = np.where(np.array(removed, bool), np.uint8(Kind.REMOVED), np.uint8(Kind.CREATED)).astype(np.uint8)
+        expiry = np.array(lifespans, np.int64) if any(lifespans) else None
+        frame = build_write(
+            Columns(kinds=kinds, keys=keys, values=values, expiry=expiry), segments=routes.segments, by_prefix=info.route_by_prefix
+        )
+        message = Message(write=pb.Write(cache_id=info.id, blocks=len(frame.table)))
+        try:
+            reply = await self._core.requests.ask(message, *frame.buffers, repeatable=False)
+        except ConnectionLost as error:
+            if error.outcome != "unknown":
+                raise
+            raise OutcomeUnknown(outcome="unknown", why="the connection was lost before the answer came") from error
+        return _many(reply.message.write_answer, reply.body, frame)
 
     async def _write_one(
         self,
@@ -214,7 +246,51 @@ class LocalCache(CacheSingles, CacheByKey):
         return found
 
 
+def _many(answer: pb.WriteAnswer, body: memoryview, frame: WriteFrame) -> "WrittenMany":
+    """Return what an answer says of the rows of a frame, in the order in which they were given."""
+    count = len(frame.order)
+    if answer.events == count == 1:
+        ids, kinds = np.array([answer.id], np.int64), np.array([answer.kind], np.uint8)
+    elif answer.events == count and len(body) == 9 * count:
+        ids, kinds = np.frombuffer(body[: 8 * count], "<i8"), np.frombuffer(body[8 * count :], np.uint8)
+    else:
+        raise BadMessage(outcome="unknown", why=f"an answer for {answer.events} events to a write of {count}")
+    back = np.empty(count, np.int64)
+    back[frame.order] = np.arange(count)
+    errors: list[EventLogError | None] = [None] * count
+    ends = frame.table["count"].astype(np.int64).cumsum().tolist()
+    order = frame.order.tolist()
+    for refusal in answer.refusals:
+        low, high = ends[refusal.block - 1] if refusal.block else 0, ends[refusal.block]
+        for row in order[low:high]:
+            errors[row] = read_error(refusal.error)
+    return WrittenMany(ids=ids[back], kinds=kinds[back], errors=errors)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrittenMany:
+    """What many writes became, in their order: ids (0: nothing to remove), kinds, and of those that were not written why."""
+
+    ids: Ints
+    kinds: npt.NDArray[np.uint8]
+    errors: list[EventLogError | None]
+
+
 class LocalReads(CacheReads):
-    """A cache, as streams of HTTP read its events: each over a connection of its own, so that one who does not read holds up nobody."""
+    """A cache, as streams of HTTP read its events: each over a connection of its own, so that one who does not read holds up nobody.
+
+    What several get alike is taken apart once.
+    """
 
     _core: LocalCore
+
+    def _unpack(self, begun: Reading, source: EventSource, order: Order = "id") -> Unpack:
+        unpack = super()._unpack(begun, source, order)
+        if begun.position is not None or begun.listener or begun.state_first:
+            return unpack  # batches of these say where their reader is
+        asked = b"" if begun.filter is None else begun.filter.SerializeToString(deterministic=True)
+
+        def shared(answer: PollAnswer, body: memoryview) -> list[EventBatch]:
+            return self._core.shared.batches((source.cache_id, asked), answer, body, lambda: unpack(answer, body))
+
+        return shared

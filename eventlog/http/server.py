@@ -15,11 +15,13 @@ from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
 from eventlog.errors import BadConfig, EventLogError, Overloaded, tellable
+from eventlog.http.bulk import Bulk
 from eventlog.http.calls import BodyBounds, called, check_page, refusal
 from eventlog.http.entries import Caches, Entries
 from eventlog.http.events import Events
 from eventlog.http.local import InsideRoads, LocalCore
 from eventlog.http.registry import Registrar, answer, is_registry_path
+from eventlog.http.shared import SharedAnswers
 from eventlog.limits import KIB, MIB, SCHEMA_BYTES_MAX
 from eventlog.transport.connection import Dispatch
 from eventlog.wire.session import SessionOptions
@@ -71,8 +73,9 @@ class Api:
         self._bounds = BodyBounds(
             bytes_max=options.body_bytes_max, all_bytes_max=max(BODIES_BYTES_MAX, options.body_bytes_max), timeout_ms=options.body_ms_max
         )
-        core = LocalCore(self._roads)
-        self._routes = [*Caches(core).routes(), *Entries(core).routes(), *Events(core).routes()]
+        self._shared = SharedAnswers()
+        core = LocalCore(self._roads, self._shared)
+        self._routes = [*Caches(core).routes(), *Bulk(core).routes(), *Entries(core).routes(), *Events(core).routes()]
         self._connections: set[object] = set()
         self._connections_peak = 0
 
@@ -90,6 +93,7 @@ class Api:
             "http_api_connections": (len(self._connections), self._options.connections_max, self._connections_peak),
             "http_body_bytes": (self._bounds.used, self._bounds.all_bytes_max, self._bounds.peak),
             **self._roads.figures(),
+            **self._shared.figures(),
         }
 
     async def answer(self, request: web.BaseRequest) -> web.StreamResponse:

@@ -3,7 +3,7 @@
 import json
 import socket
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from http.client import HTTPConnection, HTTPResponse
 from pathlib import Path
 from urllib.parse import urlencode
@@ -125,6 +125,35 @@ def test_a_stream_of_lines_follows_as_well(node: NodeProcess):
     with opened(node, after="latest", follow="true") as answer:
         id_ = put(node, "followed", 1)
         assert json.loads(answer.readline())["id"] == id_
+
+
+def test_streams_that_ask_the_same_share_what_they_get_and_others_do_not(node: NodeProcess):
+    node.command("cache", "create", "shared")
+    wanted = [
+        {},
+        {},
+        {"where": "value.n >= 2"},
+        {"select": "value.n"},
+        {"max": 2},
+        {"where": "value.n >= 2"},
+        {"continuous": "true", "where": "value.n > 0"},
+    ]
+    with ExitStack() as stack:
+        streams = [stack.enter_context(opened(node, "shared", follow="true", after=0, **one)) for one in wanted]
+        sent = stack.enter_context(opened(node, "shared", accept="text/event-stream", after=0))
+        ids = [put(node, f"k{n}", {"n": n, "text": "x"}, "shared") for n in range(4)]
+        lines = [[json.loads(stream.readline()) for _ in range(2)] for stream in streams]
+        assert [[line["id"] for line in own] for own in lines] == [ids[:2], ids[:2], ids[2:], ids[:2], ids[:2], ids[2:], ids[1:3]]
+        assert [line["value"] for line in lines[3]] == [{"n": 0}, {"n": 1}]
+        assert {line["change"] for line in lines[6]} == {"JOINED"}
+        assert lines[0] == lines[1]
+        assert [(fields["id"], data["value"]) for fields, data in server_sent(sent, 2)] == [
+            (id_, {"n": n, "text": "x"}) for n, id_ in enumerate(ids[:2])
+        ]
+    with closing(HTTPConnection(node.http, timeout=TIMEOUT_S)) as connection:
+        connection.request("GET", "/metrics")
+        page = connection.getresponse().read().decode()
+    assert 'eventlog_limit{thing="http_shared_answers"} 64' in page
 
 
 def test_who_waits_is_answered_with_what_comes_and_with_nothing_in_the_end(node: NodeProcess):

@@ -409,6 +409,7 @@ class MirrorAdmin(_Facade[AsyncMirrorAdmin]):
     add = _call(AsyncMirrorAdmin.add)
     describe = _call(AsyncMirrorAdmin.describe)
     status = _call(AsyncMirrorAdmin.status)
+    verify = _call(AsyncMirrorAdmin.verify)
     pause = _call(AsyncMirrorAdmin.pause)
     resume = _call(AsyncMirrorAdmin.resume)
     reset = _call(AsyncMirrorAdmin.reset)

@@ -226,6 +226,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     ),
     "mirror list": ("eventlog mirror list", "eventlog mirror list --json"),
     "mirror status": ("eventlog mirror status orders", "eventlog mirror status orders --wait 30s --json"),
+    "mirror verify": ("eventlog mirror verify orders",),
     "mirror pause": ("eventlog mirror pause orders",),
     "mirror resume": ("eventlog mirror resume orders",),
     "mirror reset": ("eventlog mirror reset orders --to earliest --dry-run", "eventlog mirror reset orders --to 912813402609418241"),

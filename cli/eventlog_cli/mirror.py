@@ -8,13 +8,14 @@ import click
 from eventlog_cli.conventions import common_options, open_client, settings
 from eventlog_cli.lazy import SynonymGroup
 from eventlog_cli.output import id_fields, note, print_row, print_text, table
-from eventlog_cli.parameters import PARAM, POSITIVE, SIZE, SPAN, Parsed, format_seconds, parse_id
+from eventlog_cli.parameters import ID, PARAM, POSITIVE, SIZE, SPAN, Parsed, format_seconds, parse_id
 
 if TYPE_CHECKING:
-    from eventlog.client.mirrors import AddedMirror, MirrorInfo, ShardInfo
+    from eventlog.client.mirrors import AddedMirror, MirrorDifference, MirrorInfo, ShardInfo
 
 MIRROR = click.argument("mirror", metavar="NAME")
 EXIT_BEHIND = 3
+DIFFERENCES_SHOWN = 20
 
 
 def parse_begin(text: str) -> int | str:
@@ -32,7 +33,7 @@ BEGIN = Parsed("earliest|latest|snapshot|id", parse_begin)
 @click.group("mirror", cls=SynonymGroup, synonyms={"create": "add", "delete": "remove", "drop": "remove", "show": "status", "ls": "list"})
 @common_options
 def command() -> None:
-    """Add, list, pause, resume, reset and remove mirrors of caches in Kafka."""
+    """Add, list, verify, pause, resume, reset and remove mirrors of caches in Kafka."""
 
 
 @command.command("add")
@@ -165,6 +166,39 @@ def status(mirror: str, *, wait_ms: int) -> None:
             print_text(why)
     if found.is_behind:
         raise click.exceptions.Exit(EXIT_BEHIND)
+
+
+@command.command("verify")
+@MIRROR
+@click.option("--from", "from_id", type=ID, default=0, help="Only what lies behind this id.")
+@click.option("--until", "until_id", type=ID, default=0, help="Only what lies up to this id.")
+@common_options
+def verify(mirror: str, *, from_id: int, until_id: int) -> None:
+    """Compare the topic of the mirror NAME with the log: each event once, and nothing else. Exits with 1 on a difference."""
+    with open_client() as client:
+        found = client.mirrors.verify(mirror, from_id=from_id, until_id=until_id)
+    if settings().is_json:
+        print_row(
+            {
+                "events": found.events,
+                "records": found.records,
+                "differences": len(found.differences) + found.foreign,
+                "first_difference": next(map(_difference, found.differences), None),
+                "foreign": found.foreign,
+            }
+        )
+    else:
+        print_text(f"{found.events} events, {found.records} records, {len(found.differences)} differences, {found.foreign} foreign records")
+        heads = ("segment", "offset", "id", "times in the log", "in the topic")
+        rows = [(one.segment, one.offset, one.id, one.in_log, one.in_topic) for one in found.differences[:DIFFERENCES_SHOWN]]
+        if rows:
+            print_text(table(heads, rows))
+    if not found.is_alike:
+        raise click.exceptions.Exit(1)
+
+
+def _difference(one: "MirrorDifference") -> dict[str, Any]:
+    return {"segment": one.segment, "offset": one.offset, **id_fields(id=one.id), "in_log": one.in_log, "in_topic": one.in_topic}
 
 
 @command.command("pause")

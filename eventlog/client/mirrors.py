@@ -14,6 +14,7 @@ from eventlog.wire.eventlog_pb2 import Message
 
 Start = int | str  # an id, or `earliest`, `latest` or `snapshot`: the entries that there are, and what follows
 _WAIT_MS_MAX = 1 << 31
+VERIFY_MS = 600_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +86,32 @@ class MirrorStatus:
 
     shards: Sequence[ShardInfo] = field(default_factory=list)
     is_behind: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MirrorDifference:
+    """An event that the log or the topic has another number of times."""
+
+    segment: int
+    offset: int
+    id: int
+    in_log: int
+    in_topic: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MirrorVerification:
+    """What a comparison of topic and log found. `foreign` records are not a mirror's; of many differences the first are there."""
+
+    events: int
+    records: int
+    foreign: int
+    differences: Sequence[MirrorDifference]
+
+    @property
+    def is_alike(self) -> bool:
+        """Whether each event is in the topic once, and nothing else is."""
+        return not (self.differences or self.foreign or self.events != self.records)
 
 
 class MirrorAdmin(Shown):
@@ -185,6 +212,28 @@ class MirrorAdmin(Shown):
         asked = Message(mirror_status=pb.MirrorStatus(name=mirror, wait_ms=wait_ms))
         answer = (await self._requests.ask(asked, wait_ms=wait_ms)).message.mirror_status_answer
         return MirrorStatus(shards=[_shard(one) for one in answer.shards], is_behind=answer.behind)
+
+    async def verify(self, mirror: str, *, from_id: int = 0, until_id: int = 0, timeout_ms: int = VERIFY_MS) -> MirrorVerification:
+        """Compare a mirror's topic with the log: which events are in both, by segment, offset, id and kind.
+
+        It is about what was written by now of what the log keeps, behind `from_id` and up to `until_id`, 0 for any. Both are read as a
+        whole, by the node that is asked.
+
+        Raises:
+            MirrorNotFound: there is none.
+            KafkaFailed: Kafka is away.
+        """
+        asked = Message(verify_mirror=pb.VerifyMirror(name=mirror, from_id=checked_id(from_id), until_id=checked_id(until_id)))
+        answer = (await self._requests.ask(asked, timeout_ms=timeout_ms)).message.verify_mirror_answer
+        return MirrorVerification(
+            events=answer.events,
+            records=answer.records,
+            foreign=answer.foreign,
+            differences=[
+                MirrorDifference(segment=one.segment, offset=one.offset, id=one.id, in_log=one.in_log, in_topic=one.in_topic)
+                for one in answer.differences
+            ],
+        )
 
     async def pause(self, mirror: str) -> MirrorInfo:
         """Have a mirror stand still. Raises MirrorNotFound."""

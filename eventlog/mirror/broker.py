@@ -1,8 +1,8 @@
 """What a shard needs of Kafka: the port that a client of Kafka's, and one that only plays it, stand behind."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from eventlog.kafka.records import RecordBatch
 
@@ -13,6 +13,13 @@ class Trouble(Exception):
     def __init__(self, code: int | None, text: str) -> None:
         super().__init__(text)
         self.code = code
+
+
+class TopicRecord(NamedTuple):
+    """What is compared of a record: its headers, the last of each name, and whether its value is null."""
+
+    headers: Mapping[str, bytes]
+    is_null: bool
 
 
 class TransactionWriter(Protocol):
@@ -49,6 +56,10 @@ class Kafka(Protocol):
 
     async def records(self, topic: str) -> dict[bytes, bytes]:
         """Return the last committed record of each key of a topic with one partition, up to its end when this is called."""
+        ...
+
+    def read(self, topic: str, partitions: int) -> AsyncGenerator[list[TopicRecord], None]:
+        """Yield the committed records of all partitions of a topic, up to its end when this is called."""
         ...
 
     def writer(self, transactional_id: str) -> AbstractAsyncContextManager[TransactionWriter]:

@@ -69,7 +69,7 @@ def give_way(why: str) -> Outcome:
 def outcome_of_error(error: EventLogError, *, mirror: str) -> Outcome:
     """Return what comes after an error of ours."""
     if isinstance(error, EventsTrimmed):
-        why = f"{error}; eventlog mirror pause {mirror}, reset it --to earliest, and resume it"
+        why = f"{error}; eventlog mirror pause {mirror}, reset it --to snapshot or earliest, and resume it"
         return Outcome(next="stop", state="trimmed", why=why)
     if isinstance(error, PositionDiverged):
         why = f"{error}; eventlog mirror resume {mirror} --accept-diverged goes on, and what the topic has of them stays there"

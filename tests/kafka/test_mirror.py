@@ -1,5 +1,6 @@
 """A mirror of one node in a real broker: what it writes, what it refuses, and where it goes on."""
 
+import asyncio
 import json
 import urllib.request
 import uuid
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aiokafka import AIOKafkaProducer
 from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroDeserializer
 from confluent_kafka.serialization import MessageField, SerializationContext
@@ -406,6 +408,39 @@ def test_the_command_line_says_the_same(node: NodeProcess, broker: str, name: st
     assert rows("reset", name, "--to", "latest")[0]["state"] == "paused"
     assert node.command("mirror", "remove", name, ok=False).returncode == 2
     assert rows("remove", name, "--yes", "--delete-topics") == [{"mirror": name, "removed": True}]
+
+
+async def produce(addresses: str, topic: str, *records: tuple[bytes, list[tuple[str, bytes]]]) -> None:
+    async with AIOKafkaProducer(bootstrap_servers=addresses) as producer:
+        for value, headers in records:
+            await producer.send_and_wait(topic, value, partition=0, headers=headers)
+
+
+@pytest.mark.parametrize("start", ["earliest", "latest", "snapshot"])
+def test_a_topic_is_as_the_log_says_until_somebody_else_writes_into_it(
+    node: NodeProcess, client: blocking.Client, broker: str, name: str, start: str
+) -> None:
+    cache = client.create_cache(name)
+    write(cache)
+    topic = client.mirrors.add(name, kafka=broker, from_id=start, partitions=2).mirror.topic
+    while {shard.state for shard in client.mirrors.status(name).shards} != {"running"}:
+        continue  # what a snapshot has of an event is no event
+    write(cache, rounds=2)
+    wait(client, name)
+    found = client.mirrors.verify(name)
+    assert found.is_alike, found
+    assert found.events >= 2 * 50
+    half = list(cache.events())[-20].id
+    assert client.mirrors.verify(name, from_id=half).events == 19
+    assert node.command("mirror", "verify", name).stdout.endswith(b" 0 differences, 0 foreign records\n")
+    again = next(one for one in read(broker, topic) if one.id > half and one.value is not None and one.partition == 0)
+    own = [("id", again.id.to_bytes(8)), ("off", again.segment.to_bytes(4) + again.offset.to_bytes(8)), ("kind", again.kind.encode())]
+    asyncio.run(produce(broker, topic, (b"again", own), (b"foreign", [])))
+    found = client.mirrors.verify(name)
+    assert (found.foreign, [(one.id, one.in_log, one.in_topic) for one in found.differences]) == (1, [(again.id, 1, 2)])
+    refused = node.command("mirror", "verify", name, "--json", ok=False)
+    row = json.loads(refused.stdout)
+    assert (refused.returncode, row["differences"], row["first_difference"]["id"]) == (1, 2, again.id)
 
 
 def test_what_shards_count_is_among_the_metrics(node: NodeProcess, client: blocking.Client, broker: str, name: str) -> None:

@@ -120,4 +120,5 @@ def test_each_event_is_there_once_through(fault: str, tmp_path: Path, brokers: K
             records = read(brokers.addresses, topic)
             assert len(events) >= writing.batches * ROWS > 0
             check(records, events, partitions=PARTITIONS)
+            assert client.mirrors.verify(name).is_alike
             print(f"{fault}: {len(events)} events through 3 faults, shards at {sorted({one.node for one in status.shards})}")

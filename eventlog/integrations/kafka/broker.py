@@ -7,7 +7,7 @@ knowing aiokafka. Each wait has an end: a broker that takes a connection and say
 import asyncio
 import logging
 import ssl
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any, Final
 
@@ -19,7 +19,7 @@ from eventlog.errors import KafkaFailed
 from eventlog.integrations.kafka.batches import builders_of
 from eventlog.kafka.records import RecordBatch
 from eventlog.limits import MIRROR_BATCH_BYTES_MAX
-from eventlog.mirror.broker import Trouble
+from eventlog.mirror.broker import TopicRecord, Trouble
 from eventlog.mirror.outcomes import UNKNOWN_TOPIC
 from eventlog.node.outbound import KafkaConnection, Outbound, secret
 
@@ -179,12 +179,34 @@ class AioKafka:
                         found[record.key] = record.value
         return found
 
+    async def read(self, topic: str, partitions: int) -> AsyncGenerator[list[TopicRecord], None]:
+        """Yield the committed records of all partitions of a topic, up to its end when this is called.
+
+        Raises:
+            Trouble: Kafka is away, or does not say.
+        """
+        places = [TopicPartition(topic, number) for number in range(partitions)]
+        async with _told(), self._consumer("read_uncommitted", *places) as consumer:
+            ends = await consumer.end_offsets(places)
+        async with self._consumer("read_committed", *places) as consumer:
+            async with _told():
+                await consumer.seek_to_beginning(*places)
+            while left := [place for place in places if await consumer.position(place) < ends[place]]:
+                async with _told(PATIENT_S):
+                    found = await consumer.getmany(*left, timeout_ms=_READ_MS)
+                yield [
+                    TopicRecord(headers=dict(record.headers), is_null=record.value is None)
+                    for place, records in found.items()
+                    for record in records
+                    if record.offset < ends[place]
+                ]
+
     @asynccontextmanager
-    async def _consumer(self, isolation: str, place: TopicPartition) -> AsyncIterator[Any]:
+    async def _consumer(self, isolation: str, *places: TopicPartition) -> AsyncIterator[Any]:
         consumer = AIOKafkaConsumer(isolation_level=isolation, enable_auto_commit=False, **await self.options())
         try:
             await consumer.start()
-            consumer.assign([place])
+            consumer.assign(places)
             yield consumer
         finally:
             with suppress(KafkaError, OSError, TimeoutError):

@@ -30,12 +30,14 @@ from eventlog.ids import FlakeClock
 from eventlog.integrations.kafka.shard import Shard
 from eventlog.integrations.kafka.source import Inside
 from eventlog.integrations.kafka.telling import registered, schema_of, shape_of
+from eventlog.integrations.kafka.verifying import Verifying
 from eventlog.kafka.shape import Shape
 from eventlog.limits import GIB, MIRROR_INTERVAL_MS_DEFAULT, MIRROR_SHARDS_MAX, REQUEST_TIMEOUT_MS_DEFAULT
 from eventlog.mirror import book as books
 from eventlog.mirror.book import Book, Mirror
 from eventlog.mirror.broker import Kafka, Trouble
 from eventlog.mirror.outcomes import STANDING
+from eventlog.mirror.progress import StaleTerm
 from eventlog.mirror.report import Report
 from eventlog.mirror.shards import homes, segments_of
 from eventlog.node.cluster.primaries import Led, Primaries, time_to_ask
@@ -59,6 +61,7 @@ _PARTITIONS_DEFAULT: Final = 16
 _HOLD_BYTES_DEFAULT: Final = 1 * GIB
 _GENERATIONS: Final = 1 << 62
 _LOOK_S: Final = 0.05
+_DIFFERENCES_MAX: Final = 1_000
 _KEPT_FOR_EVER: Final = {"retention.ms": "-1"}  # events have their own times: by Kafka's default of a week older ones went at once
 _COMPACTED: Final = {"cleanup.policy": "compact"}
 
@@ -214,6 +217,7 @@ class Mirrors:
             "add_mirror": row(self._add, "admin", repeatable=False),
             "list_mirrors": row(self._list, "read"),
             "mirror_status": row(self._status, "read"),
+            "verify_mirror": row(self._verify, "read"),
             "change_mirror": row(self._alter, "admin", repeatable=False),
         }
 
@@ -370,11 +374,28 @@ class Mirrors:
         except Trouble as trouble:
             raise KafkaFailed(kafka=mirror.kafka, why=str(trouble)) from trouble
 
-    async def _reset_to(self, mirror: Mirror, request: pb.ResetMirror) -> int:
+    async def _verify(self, _node: object, exchange: Exchange) -> None:
+        request = exchange.message.verify_mirror
+        mirror = (await self._read_anew())[0].find(request.name)
+        kafka = self._open_kafka(mirror.kafka)
+        verifying = Verifying(self._inside, kafka, mirror, cluster=self._node.cluster, segments=self._node.segments)
+        first_kept = (await self._log_ends(mirror)).first_id
+        try:
+            found = await verifying.run(first_kept=first_kept, from_id=request.from_id, until_id=request.until_id)
+        except (Trouble, StaleTerm) as trouble:
+            raise KafkaFailed(kafka=mirror.kafka, why=str(trouble)) from trouble
+        answer = pb.VerifyMirrorAnswer(events=found.events, records=found.records, foreign=found.foreign, stretches=found.stretches)
+        for one in found.found[:_DIFFERENCES_MAX]:
+            answer.differences.add(segment=one.segment, offset=one.offset, id=one.id, in_log=one.in_log, in_topic=one.in_topic)
+        exchange.answer(Message(verify_mirror_answer=answer))
+
+    async def _log_ends(self, mirror: Mirror) -> pb.LogEndsAnswer:
         async with self._inside.open() as connection:
             asked = Message(log_ends=pb.LogEnds(cache_id=mirror.cache_id))
-            ends = (await connection.request(asked, timeout_ms=REQUEST_TIMEOUT_MS_DEFAULT)).message.log_ends_answer
-        return _begin_at(request, last_id=await self._end(), first_id=ends.first_id)
+            return (await connection.request(asked, timeout_ms=REQUEST_TIMEOUT_MS_DEFAULT)).message.log_ends_answer
+
+    async def _reset_to(self, mirror: Mirror, request: pb.ResetMirror) -> int:
+        return _begin_at(request, last_id=await self._end(), first_id=(await self._log_ends(mirror)).first_id)
 
     async def _end(self) -> int:
         """Return an id at or above everything that was committed anywhere before this call."""
@@ -395,7 +416,7 @@ class Mirrors:
         deadline = loop.time() + request.wait_ms / 1000
         while True:
             shards = await self._shards(mirror, upto=upto, timeout_ms=time_to_ask(exchange))
-            behind = [one for one in shards if one.lag_events] if upto else []
+            behind = [one for one in shards if _is_behind(mirror, one)] if upto else []
             if not behind or loop.time() >= deadline or any(one.state in STANDING for one in behind):
                 break
             await asyncio.sleep(_LOOK_S)
@@ -448,6 +469,11 @@ class Mirrors:
             transactions=report.transactions,
             aborts=report.aborts,
         )
+
+
+def _is_behind(mirror: Mirror, shard: pb.MirrorShard) -> bool:
+    """Return whether something is not in Kafka yet: events, or as far as is known entries of a snapshot."""
+    return bool(shard.lag_events) or (mirror.has_snapshot and shard.state != "running")
 
 
 def told(mirror: Mirror) -> pb.Mirror:

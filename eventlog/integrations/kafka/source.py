@@ -124,6 +124,17 @@ class Source:
         if self._mirror.filter:
             poll.filter.CopyFrom(Filter.FromString(self._mirror.filter))
 
+    async def past(self, after: int, until: int) -> AsyncGenerator[Answer, None]:
+        """Yield what is kept of all segments behind an id, up to another. Raises what `answers` does."""
+        poll = Poll(cache_id=self._mirror.cache_id, after=after, until_id=until, earliest=True, max_bytes=_ANSWER_BYTES)
+        self._filter(poll)
+        stream = self._connection.stream(Message(watch=Watch(poll=poll)), credit_bytes=_ANSWER_BYTES)
+        try:
+            async for item in stream:
+                yield taken_apart(item.message.stream_item.poll_answer, item.body)
+        finally:
+            stream.stop()
+
     async def end(self, at: SegmentPositions) -> Answer:
         """Return what follows a place now; without events, its `upto` is where to go on as well. Raises what `answers` does."""
         poll = self._poll(at)

@@ -33,6 +33,7 @@ NAMES = (
     "iteration",
     "operation",
     "kafka-records",
+    "mirror",
     "registry",
     "http",
 )

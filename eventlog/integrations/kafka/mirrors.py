@@ -60,7 +60,7 @@ _TRIES_MAX: Final = 64
 _PARTITIONS_DEFAULT: Final = 16
 _HOLD_BYTES_DEFAULT: Final = 1 * GIB
 _GENERATIONS: Final = 1 << 62
-_LOOK_S: Final = 0.05
+_LOOK_S, _LOOK_S_MAX = 0.05, 1.0
 _DIFFERENCES_MAX: Final = 1_000
 _KEPT_FOR_EVER: Final = {"retention.ms": "-1"}  # events have their own times: by Kafka's default of a week older ones went at once
 _COMPACTED: Final = {"cleanup.policy": "compact"}
@@ -413,13 +413,14 @@ class Mirrors:
             return
         upto = await self._end() if request.wait_ms else 0
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + request.wait_ms / 1000
+        deadline, pause_s = loop.time() + request.wait_ms / 1000, _LOOK_S
         while True:
             shards = await self._shards(mirror, upto=upto, timeout_ms=time_to_ask(exchange))
             behind = [one for one in shards if _is_behind(mirror, one)] if upto else []
             if not behind or loop.time() >= deadline or any(one.state in STANDING for one in behind):
                 break
-            await asyncio.sleep(_LOOK_S)
+            await asyncio.sleep(min(pause_s, max(deadline - loop.time(), _LOOK_S)))
+            pause_s = min(2 * pause_s, _LOOK_S_MAX)  # each look counts what every shard has left
         exchange.answer(Message(mirror_status_answer=pb.MirrorStatusAnswer(shards=shards, behind=bool(behind))))
 
     async def _shards(self, mirror: Mirror, *, upto: int, timeout_ms: int) -> list[pb.MirrorShard]:

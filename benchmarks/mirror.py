@@ -1,0 +1,138 @@
+"""A mirror from history into one broker, beside aiokafka sending the same records ready-made: CPU of an event, at either.
+
+The peer has every envelope before it begins, appends it to a batch and sends that, in transactions of as many records. So it makes none,
+reads no log and keeps no progress. Both by turns, into topics of the same partitions.
+"""
+
+import asyncio
+import time
+from collections.abc import Iterator
+from statistics import median
+from typing import Any
+
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.errors import KafkaError
+
+from benchmarks.figures import MILLION, Row, Scale, against, note
+from benchmarks.peers.kafka import KafkaBrokers
+from benchmarks.processes import Address, Node, cpu_seconds, in_child, scratch
+from eventlog.limits import MIRROR_BATCH_BYTES_MAX, MIRROR_TRANSACTION_EVENTS_MAX
+
+EVENTS = 300_000
+BATCH = 10_000
+PARTITIONS = 16
+ROUNDS = 3
+CPU_AT_MOST = 1.3
+FORMATS = ("debezium", "upsert", "raw")
+Ready = list[tuple[int, bytes, bytes | None, int, list[tuple[str, bytes]]]]
+
+
+def run(scale: Scale) -> Iterator[Row]:
+    """Yield a row for each format."""
+    events, rounds = scale.of(EVENTS, quick=20_000), scale.of(ROUNDS, quick=1)
+    with scratch() as directory, KafkaBrokers(directory, 1) as brokers, Node(directory / "data") as node:
+        in_child(_fill, node.address, brokers.addresses, events)
+        for form in FORMATS:
+            ours: list[float] = []
+            walls: list[float] = []
+            bare: list[float] = []
+            for number in range(rounds):
+                topic = f"{form}-{number}"
+                before, began = cpu_seconds(node.address.pid), time.perf_counter()
+                in_child(_mirror, node.address, brokers.addresses, topic, form)
+                walls.append(time.perf_counter() - began)
+                ours.append((cpu_seconds(node.address.pid) - before) / events)
+                bare.append(in_child(_send, brokers.addresses, topic, events))
+            yield against(
+                f"{form}, from history", ours=MILLION * median(ours), bare=MILLION * median(bare), unit="us CPU", at_most=CPU_AT_MOST
+            )
+            yield note(f"{form}, all in", f"{events / median(walls):,.0f} events/s, the commands and the look for the end among them")
+
+
+def _fill(address: Address, brokers: str, events: int) -> None:
+    from eventlog import blocking
+
+    asyncio.run(_until_ready(brokers))
+    with blocking.connect(address.text) as client:
+        cache = client.create_cache("c")
+        for low in range(0, events, BATCH):
+            cache.put_many([(f"key-{number}", {"n": number, "text": "x" * 80}) for number in range(low, low + BATCH)])
+
+
+async def _until_ready(brokers: str) -> None:
+    while True:
+        admin = AIOKafkaAdminClient(bootstrap_servers=brokers)
+        try:
+            await admin.start()
+        except (KafkaError, OSError):
+            await asyncio.sleep(0.3)
+        else:
+            return
+        finally:
+            await admin.close()
+
+
+def _mirror(address: Address, brokers: str, topic: str, form: str) -> None:
+    """Mirror the cache as a whole, and return when all of it is in Kafka."""
+    from eventlog import blocking
+
+    with blocking.connect(address.text) as client:
+        client.mirrors.add("c", kafka=brokers, name=topic, topic=topic, partitions=PARTITIONS, format=form)
+        assert not client.mirrors.status(topic, wait_ms=300_000).is_behind
+        client.mirrors.remove(topic)
+
+
+def _send(brokers: str, topic: str, events: int) -> float:
+    """Return the CPU of a process for an event, when it sends what a topic has into another."""
+
+    async def story() -> float:
+        ready = await _read(brokers, topic)
+        assert len(ready) == events
+        admin = AIOKafkaAdminClient(bootstrap_servers=brokers)
+        await admin.start()
+        await admin.create_topics([NewTopic(f"{topic}-peer", PARTITIONS, 1, topic_configs={"retention.ms": "-1"})])
+        await admin.close()
+        producer = AIOKafkaProducer(
+            bootstrap_servers=brokers, transactional_id=f"{topic}-peer", acks="all", max_batch_size=MIRROR_BATCH_BYTES_MAX
+        )
+        await producer.start()
+        began = time.process_time()
+        for low in range(0, events, MIRROR_TRANSACTION_EVENTS_MAX):
+            async with producer.transaction():
+                await _transaction(producer, f"{topic}-peer", ready[low : low + MIRROR_TRANSACTION_EVENTS_MAX])
+        taken = time.process_time() - began
+        await producer.stop()
+        return taken / events
+
+    return asyncio.run(story())
+
+
+async def _transaction(producer: AIOKafkaProducer, topic: str, records: Ready) -> None:
+    batches: dict[int, Any] = {}
+    sent = []
+    for partition, key, value, timestamp, headers in records:
+        batch = batches.get(partition) or batches.setdefault(partition, producer.create_batch())
+        if batch.append(key=key, value=value, timestamp=timestamp, headers=headers) is None:
+            batch.close()
+            sent.append(await producer.send_batch(batch, topic, partition=partition))
+            batches[partition] = batch = producer.create_batch()
+            batch.append(key=key, value=value, timestamp=timestamp, headers=headers)
+    for partition, batch in batches.items():
+        batch.close()
+        sent.append(await producer.send_batch(batch, topic, partition=partition))
+    await asyncio.gather(*sent)
+
+
+async def _read(brokers: str, topic: str) -> Ready:
+    places = [TopicPartition(topic, number) for number in range(PARTITIONS)]
+    async with AIOKafkaConsumer(bootstrap_servers=brokers, enable_auto_commit=False) as consumer:
+        ends = await consumer.end_offsets(places)
+    found: Ready = []
+    async with AIOKafkaConsumer(bootstrap_servers=brokers, isolation_level="read_committed", enable_auto_commit=False) as consumer:
+        consumer.assign(places)
+        await consumer.seek_to_beginning(*places)
+        while any([await consumer.position(place) < ends[place] for place in places]):
+            for place, records in (await consumer.getmany(timeout_ms=500)).items():
+                found += [(place.partition, one.key, one.value, one.timestamp, list(one.headers)) for one in records]
+    return found

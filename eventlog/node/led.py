@@ -10,7 +10,7 @@ import logging
 import random
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from eventlog.errors import EventLogError
@@ -53,12 +53,15 @@ class ServicesOptions:
     pause_s: float = 0.5
     pause_s_max: float = 10.0
     lasted_s: float = 30.0  # after so long it counts as having worked
+    close_s: float = 6.0  # for a piece to be closed, until it is told again
+    cancels_max: int = 3
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class _Running:
     term: int
-    task: asyncio.Task[None]
+    task: "asyncio.Task[None]" = field(init=False)
+    is_over: bool = False
 
 
 class Services:
@@ -70,15 +73,17 @@ class Services:
         self._options = options
         self._running: dict[tuple[str, str], _Running] = {}
         self.begun: Counter[str] = Counter()
+        self._is_stopped = False
 
     async def run(self) -> None:
-        """Begin and end pieces of work as segments come and go, until cancelled."""
-        while True:
+        """Begin and end pieces of work as segments come and go, until cancelled or stopped."""
+        while not self._is_stopped:
             await self._look()
             await asyncio.sleep(self._options.look_s)
 
     async def stop(self) -> None:
-        """End everything, and return when all of it is closed: before segments are handed over."""
+        """End everything, and return when all of it is closed: before segments are handed over. Nothing is begun any more."""
+        self._is_stopped = True
         await self._end(list(self._running))
 
     def figures(self) -> dict[str, int]:
@@ -94,25 +99,38 @@ class Services:
             if (term := self._term(segment))
         }
         await self._end([piece for piece, one in self._running.items() if wanted.get(piece) != one.term])
+        if self._is_stopped:
+            return
         for (name, job), term in wanted.items():
             if (name, job) not in self._running:
-                work = self._repeated(self._services[name], job, term)
-                self._running[name, job] = _Running(term=term, task=asyncio.create_task(work, name=f"{name} {job}"))
+                running = self._running[name, job] = _Running(term=term)
+                running.task = asyncio.create_task(self._repeated(self._services[name], job, running), name=f"{name} {job}")
 
     def _term(self, segment: int) -> int:
         """Return the epoch in which this node serves a segment, 0 where it does not."""
         return int(self._node.core.epochs[segment]) if self._node.replicas.serving[segment] else 0
 
     async def _end(self, pieces: Sequence[tuple[str, str]]) -> None:
-        tasks = [self._running.pop(piece).task for piece in pieces]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        """End pieces of work, and return when they are closed; one that is not in time is left to itself: its term fences it.
 
-    async def _repeated(self, service: Service, job: str, term: int) -> None:
-        options, loop = self._options, asyncio.get_running_loop()
+        Code of others may swallow a cancellation, so it is said again.
+        """
+        left = {self._running[piece].task for piece in pieces}
+        for piece in pieces:
+            self._running.pop(piece).is_over = True
+        for _ in range(self._options.cancels_max):
+            if not left:
+                return
+            for task in left:
+                task.cancel()
+            _, left = await asyncio.wait(left, timeout=self._options.close_s)
+        for task in left:
+            log.error("service_not_ended name=%s", task.get_name())
+
+    async def _repeated(self, service: Service, job: str, running: _Running) -> None:
+        options, loop, term = self._options, asyncio.get_running_loop(), running.term
         pause_s = options.pause_s
-        while True:
+        while not running.is_over:
             began = loop.time()
             try:
                 if await self._is_confirmed(service.jobs().get(job), term):

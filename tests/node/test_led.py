@@ -10,7 +10,7 @@ from eventlog.errors import Overloaded
 from eventlog.node.led import Services, ServicesOptions
 from tests.loops import run, until
 
-QUICK = ServicesOptions(look_s=0.01, pause_s=0.01, pause_s_max=0.02)
+QUICK = ServicesOptions(look_s=0.01, pause_s=0.01, pause_s_max=0.02, close_s=0.3)
 
 
 class Ground:
@@ -40,6 +40,7 @@ class Work:
         self.begun: list[tuple[str, int]] = []
         self.fails = 0
         self.closing = 0.0
+        self.deaf = 0  # how many times it does not hear that it is to end
 
     def jobs(self) -> dict[str, int]:
         return self.wanted
@@ -51,10 +52,19 @@ class Work:
             raise Overloaded(what="a test", limit=1)
         self.running.add((job, term))
         try:
-            await asyncio.Event().wait()
+            await self._wait()
         finally:
             await asyncio.sleep(self.closing)
             self.running.discard((job, term))
+
+    async def _wait(self) -> None:
+        while True:
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                if not self.deaf:
+                    raise
+                self.deaf -= 1
 
 
 def story(act: Any, work: Work) -> None:
@@ -125,6 +135,20 @@ def test_a_stop_waits_until_everything_is_closed() -> None:
         await until(lambda: len(work.running) == 3)
         await services.stop()
         assert work.running == set()
+
+    story(act, work)
+
+
+def test_what_swallows_its_end_is_told_again_and_left_to_itself_in_the_end() -> None:
+    work = Work(a=0)
+    work.deaf = 2
+
+    async def act(_ground: Ground, services: Services) -> None:
+        await until(lambda: work.running == {("a", 1)})
+        await services.stop()
+        assert work.deaf == 0
+        assert work.running == set()
+        assert work.begun == [("a", 1)], "what is over is not begun again"
 
     story(act, work)
 

@@ -265,8 +265,9 @@ class AioWriter:
                 try:
                     await self._send(topic, batches, progress_topic=progress_topic, progress=progress)
                 except asyncio.CancelledError:
-                    with suppress(KafkaError, OSError):
-                        await asyncio.wait_for(producer.abort_transaction(), _CLOSE_S)
+                    with suppress(KafkaError, OSError, TimeoutError):
+                        async with asyncio.timeout(_CLOSE_S):
+                            await producer.abort_transaction()
                     raise
                 await producer.commit_transaction()
         except (KafkaError, OSError, TimeoutError) as error:

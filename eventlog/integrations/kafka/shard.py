@@ -277,7 +277,8 @@ class _Copying:
             while not self._writer.is_worn:
                 if await self._wait(reading):
                     with suppress(TimeoutError):
-                        await asyncio.wait_for(self._is_full.wait(), self._shard.mirror.interval_ms / 1000)
+                        async with asyncio.timeout(self._shard.mirror.interval_ms / 1000):
+                            await self._is_full.wait()
                     at = await self._write(at)
                 else:
                     at = await self._idle(at)

@@ -5,6 +5,7 @@ import json
 import urllib.request
 import uuid
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -337,6 +338,21 @@ def test_what_cannot_be_is_refused_in_one_sentence(client: blocking.Client, brok
     with pytest.raises(OperationRefused, match=f"eventlog mirror remove {name}"):
         client.listeners.remove(f"mirror.{name}")
     wait(client, name)
+
+
+def test_of_those_who_add_one_at_once_one_does_and_has_its_listener(client: blocking.Client, broker: str, name: str) -> None:
+    client.create_cache(name).put("k", 1)
+
+    def add(_: int) -> str:
+        try:
+            return client.mirrors.add(name, kafka=broker, partitions=1).mirror.name
+        except MirrorExists:
+            return ""
+
+    with ThreadPoolExecutor(4) as pool:
+        assert sorted(pool.map(add, range(4))) == ["", "", "", name]
+    wait(client, name)
+    assert client.listeners.describe(f"mirror.{name}").durable
 
 
 def test_a_topic_that_is_there_has_to_have_the_right_number_of_partitions(client: blocking.Client, broker: str, name: str) -> None:

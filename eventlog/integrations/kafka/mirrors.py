@@ -314,7 +314,8 @@ class Mirrors:
             begun = msgspec.structs.replace(mirror, from_id=_begin_at(request, last_id=listener.last_id, first_id=listener.first_id))
             await self._change(lambda book: book.added(begun))
         except EventLogError:
-            await self._remove_listener(mirror)
+            if mirror.name not in (await self._read_anew())[0].mirrors:  # else it is that one's, which was added at the same moment
+                await self._remove_listener(mirror)
             raise
         return begun
 

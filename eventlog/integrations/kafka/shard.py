@@ -47,7 +47,7 @@ _PAUSE_S, _PAUSE_S_MAX = 1.0, 30.0
 _ACKNOWLEDGED_S: Final = 1.0
 _LOOKS, _LOOK_AGAIN_S = 6, 1.0
 _SAVED_S: Final = 1.0
-_IDLE_S: Final = 5.0
+_IDLE_S, _IDLE_S_MAX = 5.0, 60.0  # after which a shard with nothing to write moves on what it holds back
 _INLINE_EVENTS: Final = 200  # fewer are laid out faster than a thread is asked
 _HELD_TRANSACTIONS: Final = 2
 BUDGET_BYTES: Final = _HELD_TRANSACTIONS * MIRROR_TRANSACTION_BYTES_MAX * MIRROR_SHARDS_MAX
@@ -234,6 +234,7 @@ class _Copying:
         self._has_room = asyncio.Event()
         self._is_full = asyncio.Event()
         self._acknowledged_at = 0.0
+        self._idle_s = _IDLE_S
         self._overlap: Overlap | None = None
         self._saved = 0, 0.0  # up to which id the progress says that nothing matched, and when that was written
 
@@ -280,8 +281,10 @@ class _Copying:
                         async with asyncio.timeout(self._shard.mirror.interval_ms / 1000):
                             await self._is_full.wait()
                     at = await self._write(at)
+                    self._idle_s = _IDLE_S
                 else:
                     at = await self._idle(at)
+                    self._idle_s = min(2 * self._idle_s, _IDLE_S_MAX)
         finally:
             reading.cancel()
             await asyncio.gather(reading, return_exceptions=True)
@@ -306,7 +309,7 @@ class _Copying:
         """Return whether there is something to write before a while is over. Raises what ended the reading."""
         waiting = asyncio.create_task(self._has_some.wait())
         try:
-            await asyncio.wait([waiting, reading], timeout=_IDLE_S, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait([waiting, reading], timeout=self._idle_s, return_when=asyncio.FIRST_COMPLETED)
         finally:
             waiting.cancel()
         if self._has_some.is_set():

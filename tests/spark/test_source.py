@@ -97,6 +97,38 @@ def test_partitions_cover_the_segments_once(spark: Any, node: NodeProcess, order
     assert sorted(ids) == [event.id for event in orders.events()]
 
 
+def test_the_state_is_each_entry_once_as_of_now_and_as_it_was(spark: Any, node: NodeProcess, client: blocking.Client) -> None:
+    cache = client.create_cache("state")
+    cache.put_many([(f"k{key}", {"n": key}) for key in range(500)])
+    cache.put("mortal", {"n": -1}, lifespan_ms=3_600_000)
+    then = max(event.id for event in cache.events())
+    cache.put_many([(f"k{key}", {"n": -key}) for key in range(100)])
+    cache.remove("k300")
+
+    def rows(**options: str) -> dict[str, Any]:
+        found = read(spark, node, "state", rows="state", **options).load().collect()
+        assert len({row.key for row in found}) == len(found)
+        return {row.key: row for row in found}
+
+    now = rows(partitions="3")
+    entries = dict(cache.entries())
+    assert {key: (json.loads(row.value), row.version, row.cache) for key, row in now.items()} == {
+        key: (entry.value, entry.version, "state") for key, entry in entries.items()
+    }
+    assert {key for key, row in now.items() if row.expires is not None} == {"mortal"}
+    assert int(now["mortal"].expires.timestamp() * 1000) == entries["mortal"].expires_ms
+    before = rows(asOf=f"id:{then}")
+    assert {key: json.loads(row.value)["n"] for key, row in before.items()} == {f"k{key}": key for key in range(500)} | {"mortal": -1}
+    assert set(rows(where="value.n < 0")) == {"mortal", *(f"k{key}" for key in range(1, 100))}
+    assert read(spark, node, "state", rows="state", columns="version,key").load().columns == ["version", "key"]
+    for options, why in (
+        ({"rows": "state", "startingPosition": "latest"}, "startingPosition is for events"),
+        ({"asOf": "id:1"}, "for rows=state"),
+    ):
+        with pytest.raises(Exception, match=why):
+            read(spark, node, "state", **options).load().collect()
+
+
 def test_caches_of_other_formats(spark: Any, node: NodeProcess, client: blocking.Client) -> None:
     plain = client.create_cache("plain", format="bytes", key_format="bytes")
     plain.put(b"\x00k", b"\xffv")

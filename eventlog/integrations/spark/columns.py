@@ -12,11 +12,15 @@ import numpy as np
 import pyarrow as pa
 
 from eventlog.client.reading.batches import EventBatch
+from eventlog.client.reading.frames import TIME
+from eventlog.client.reading.iterating import EntryBatch
 from eventlog.errors import InvalidArgument
 
 _TEXT, _BINARY = "STRING", "BINARY"
 _OWN: Final = ("cache", "epoch")
 """What a read's own table does not have."""
+_OWN_OF_STATE: Final = ("cache", "expires")
+_OF_TABLE: Final = {"version": "id"}  # an entry's version is the id of its last event
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,11 +29,15 @@ class Columns:
 
     has_text_keys: bool
     is_json: bool
+    is_state: bool = False
 
     @property
     def types(self) -> dict[str, str]:
         """Return the columns in their order, with their types in SQL."""
         key, value = _TEXT if self.has_text_keys else _BINARY, _TEXT if self.is_json else _BINARY
+        if self.is_state:
+            own = {"key": key, "value": value}
+            return {"segment": "INT", "cache": _TEXT, **own, "version": "BIGINT", "time": "TIMESTAMP", "expires": "TIMESTAMP"}
         return {
             "id": "BIGINT",
             "segment": "INT",
@@ -59,6 +67,25 @@ class Columns:
                 raise InvalidArgument(why=f"column {name!r} is asked for twice")
 
 
+def state_batch(batch: EntryBatch, names: Sequence[str], *, cache: str) -> pa.RecordBatch:
+    """Return the entries of a batch in some columns, in their order."""
+    table = [_OF_TABLE.get(name, name) for name in names if name not in _OWN_OF_STATE]
+    found: dict[str, Any] = {}
+    if table:
+        arrow = batch.arrow(columns=table)
+        found = dict(zip(arrow.schema.names, arrow.columns, strict=True))
+    found["version"] = found.get("id")
+    if "cache" in names:
+        found["cache"] = _same(cache, len(batch))
+    if "expires" in names:
+        found["expires"] = pa.array(batch.expiry * 1000, pa.int64(), mask=batch.expiry == 0).cast(TIME)
+    return pa.RecordBatch.from_arrays([found[name] for name in names], names=list(names))
+
+
+def _same(text: str, count: int) -> Any:
+    return pa.DictionaryArray.from_arrays(pa.array(np.zeros(count, np.int8)), pa.array([text])).dictionary_decode()
+
+
 def record_batch(batch: EventBatch, names: Sequence[str], *, cache: str) -> pa.RecordBatch:
     """Return the events of a batch in some columns, in their order."""
     table = [name for name in names if name not in _OWN]
@@ -67,7 +94,7 @@ def record_batch(batch: EventBatch, names: Sequence[str], *, cache: str) -> pa.R
         arrow = batch.arrow(columns=table)
         found = dict(zip(arrow.schema.names, arrow.columns, strict=True))
     if "cache" in names:
-        found["cache"] = pa.DictionaryArray.from_arrays(pa.array(np.zeros(len(batch), np.int8)), pa.array([cache])).dictionary_decode()
+        found["cache"] = _same(cache, len(batch))
     if "epoch" in names:
         found["epoch"] = pa.array(batch.epochs.astype(np.int64))
     return pa.RecordBatch.from_arrays([found[name] for name in names], names=list(names))

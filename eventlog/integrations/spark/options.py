@@ -38,10 +38,12 @@ _NAMES: Final = {
     "maxwaitms": "max_wait_ms",
     "partitions": "partitions",
     "fetchbytes": "fetch_bytes",
+    "rows": "rows",
+    "asof": "as_of",
 }
 _SHOWN: Final = (
     *("servers", "cache", "startingPosition", "endingPosition", "segments", "where", "parameters", "filter", "params", "select", "columns"),
-    *("failOnDataLoss", "maxEventsPerTrigger", "maxBytesPerTrigger", "maxWaitMs", "partitions", "fetchBytes"),
+    *("failOnDataLoss", "maxEventsPerTrigger", "maxBytesPerTrigger", "maxWaitMs", "partitions", "fetchBytes", "rows", "asOf"),
 )
 _SPARKS: Final = {"path", "checkpointlocation", "queryname", "schema", "outputmode", "header"}
 _CLIENT: Final = "client."
@@ -49,6 +51,8 @@ _CLIENT_NAMES: Final = {"timeout_ms": int, "connect_timeout_ms": int, "reconnect
 _RANGE: Final = re.compile(r"([0-9]{1,5})(?:-([0-9]{1,5}))?")
 
 Word = Literal["earliest", "latest"]
+Rows = Literal["events", "state"]
+_ROWS: Final[dict[str, Rows]] = {"events": "events", "state": "state"}
 _WORDS: Final[dict[str, Word]] = {"earliest": "earliest", "latest": "latest"}
 
 
@@ -81,6 +85,8 @@ class SourceOptions:
     max_wait_ms: int = 500
     partitions: int = 0
     fetch_bytes: int = ANSWER_BYTES_MAX
+    rows: Rows = "events"
+    as_of: Start | None = None
     client: Mapping[str, Any] = field(default_factory=dict)
 
     def reading(self) -> dict[str, Any]:
@@ -113,12 +119,22 @@ def read_options(given: Mapping[str, str]) -> SourceOptions:
             found[_NAMES[key]] = _value(_NAMES[key], text, option=_shown(key))
         else:
             raise InvalidArgument(why=f"there is no option {name!r}{_nearest(name)}")
+    _check(found)
+    return SourceOptions(**found, client=client)
+
+
+def _check(found: Mapping[str, Any]) -> None:
     for name in ("servers", "cache"):
         if not found.get(name):
             raise InvalidArgument(why=f"the option {name} is missing")
+    if found.get("rows") == "state":
+        for name in ("starting_position", "ending_position"):
+            if name in found:
+                raise InvalidArgument(why=f"{_shown(name.replace('_', ''))} is for events; entries are as of now, or asOf an id or a time")
+    elif "as_of" in found:
+        raise InvalidArgument(why="asOf is for rows=state: events are between startingPosition and endingPosition")
     if found.get("max_events_per_trigger") and found.get("max_bytes_per_trigger"):
         raise InvalidArgument(why="give maxEventsPerTrigger or maxBytesPerTrigger: Spark takes one limit")
-    return SourceOptions(**found, client=client)
 
 
 def _shown(key: str) -> str:
@@ -191,6 +207,19 @@ def _position(text: str, *, option: str) -> Start:
     raise InvalidArgument(why=f"{option} is {text!r}: use earliest, latest, id:N or time:ISO")
 
 
+def _rows(text: str, *, option: str) -> Rows:
+    if text not in _ROWS:
+        raise InvalidArgument(why=f"{option} is {text!r}: use {' or '.join(_ROWS)}")
+    return _ROWS[text]
+
+
+def _moment(text: str, *, option: str) -> Start:
+    found = _position(text, option=option)
+    if found.word is not None:
+        raise InvalidArgument(why=f"{option} is {text!r}: use id:N or time:ISO")
+    return found
+
+
 def _segments(text: str, *, option: str) -> tuple[int, ...]:
     found: set[int] = set()
     for part in text.split(","):
@@ -206,5 +235,7 @@ _READERS: Final[dict[str, Callable[..., Any]]] = {
     **dict.fromkeys(("parameters", "params"), _json),
     **dict.fromkeys(("starting_position", "ending_position"), _position),
     "segments": _segments,
+    "rows": _rows,
+    "as_of": _moment,
     "fail_on_data_loss": _flag,
 }

@@ -17,7 +17,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 
 from eventlog import blocking
 from eventlog.errors import EventLogError, InvalidArgument
-from eventlog.integrations.spark.columns import Columns, record_batch
+from eventlog.integrations.spark.columns import Columns, record_batch, state_batch
 from eventlog.integrations.spark.offsets import Scope, id_of, offset_of
 from eventlog.integrations.spark.options import SourceOptions, Start, read_options
 from eventlog.integrations.spark.ranges import Range, ranges_of
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from eventlog.client.reports import Plan
 
 _NAME: Final = "spark"
+STATE_ROWS: Final = 10_000
 _clients: dict[tuple[Any, ...], blocking.Client] = {}
 _opening = threading.Lock()
 
@@ -60,19 +61,22 @@ class EventLogSource(DataSource):
         asked = self._asked
         return columns_of(asked).ddl(asked.columns)
 
-    def reader(self, schema: "StructType") -> "EventsReader":
+    def reader(self, schema: "StructType") -> "EventsReader | StateReader":
         """Return what reads a batch in the columns of `schema`."""
-        return EventsReader(self._asked, _names(self._asked, schema))
+        asked = self._asked
+        return (StateReader if asked.rows == "state" else EventsReader)(asked, _names(asked, schema))
 
     def streamReader(self, schema: "StructType") -> "EventsStreamReader":  # noqa: N802 -- Spark's name
         """Return what reads a stream in the columns of `schema`."""
+        if self._asked.rows == "state":
+            raise InvalidArgument(why="rows=state is for a batch: entries are as of a moment, and what happens to them are events")
         return EventsStreamReader(self._asked, _names(self._asked, schema))
 
 
 def columns_of(options: SourceOptions) -> Columns:
     """Return the columns of a cache. Raises CacheNotFound."""
     info = client_of(options).cache(options.cache).info()
-    return Columns(has_text_keys=info.key_format == "utf8", is_json=info.format == "json")
+    return Columns(has_text_keys=info.key_format == "utf8", is_json=info.format == "json", is_state=options.rows == "state")
 
 
 def _names(options: SourceOptions, schema: "StructType") -> tuple[str, ...]:
@@ -154,6 +158,29 @@ class EventsReader(_Reading, DataSourceReader):
         after = self._begin(options.starting_position or Start(word="earliest"))
         upto = None if end.word == "latest" else self._begin(end)
         return self._partitions(self._plan(after, upto=upto))
+
+
+class StateReader(_Reading, DataSourceReader):
+    """Reads the entries of a cache, each once: as of now, or of a moment."""
+
+    def partitions(self) -> list[RangePartition]:
+        """Return what the tasks read: segments, and the id as of which, 0 for now."""
+        options, cache = self._options, self._cache
+        segments = options.segments or tuple(range(client_of(options).segments_count))
+        as_of = 0 if options.as_of is None else options.as_of.id
+        ranges = ranges_of(-1, as_of, segments=segments, events=max(cache.size(), 1), nbytes=0, asked=options.partitions)
+        return [RangePartition(one) for one in ranges]
+
+    def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
+        """Yield the entries of some segments."""
+        options, wanted = self._options, partition.value
+        found = self._cache.entries(
+            segments=wanted.segments, batch_size=STATE_ROWS, metadata=True, at=wanted.upto or None, **options.reading()
+        )
+        with found as rows:
+            for batch in rows.batches():
+                if len(batch):
+                    yield state_batch(batch, self._names, cache=options.cache)
 
 
 class EventsStreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow):

@@ -14,7 +14,7 @@ from typing import Final
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
-from eventlog.errors import BadConfig, EventLogError, Overloaded, tellable
+from eventlog.errors import BadConfig, EventLogError, ForeignPage, Overloaded, UnsupportedBody, tellable
 from eventlog.http.bulk import Bulk
 from eventlog.http.calls import BodyBounds, called, check_page, refusal
 from eventlog.http.entries import Caches, Entries
@@ -78,6 +78,11 @@ class Api:
         self._routes = [*Caches(core).routes(), *Bulk(core).routes(), *Entries(core).routes(), *Events(core).routes()]
         self._connections: set[object] = set()
         self._connections_peak = 0
+
+    @property
+    def own_names(self) -> Collection[str]:
+        """Names of this host under which pages of its own may be served."""
+        return self._options.own_names
 
     def has(self, connection: object) -> bool:
         """Whether a connection is one of the API's."""
@@ -252,6 +257,12 @@ class HttpServer:
         return page()
 
     async def _of_registry(self, registry: Registrar, request: web.BaseRequest) -> web.Response:
+        try:
+            check_page(request, self._api.own_names)
+        except ForeignPage as error:
+            return _ended(web.json_response({"error_code": 403, "message": str(error)}, status=403))
+        except UnsupportedBody:
+            pass  # the registry says what it takes
         try:
             body = await self._body_of(request) if request.can_read_body else b""
         except TimeoutError:

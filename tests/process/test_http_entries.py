@@ -158,3 +158,20 @@ def test_a_page_of_the_nodes_own_may_write(node: NodeProcess):
     put, _ = ask(node, "PUT", "/v1/caches/orders/entries/own", b"1", Origin=f"http://{node.http}")
     assert put.status == 201
     assert "http_failed" not in node.log_text()
+
+
+@pytest.mark.parametrize(
+    "headers", [{"Origin": "http://elsewhere.example"}, {"Origin": "http://x.example:1", "Host": "x.example:1"}, {"Origin": "null"}]
+)
+def test_pages_of_other_origins_change_nothing_in_the_registry(node: NodeProcess, headers: dict[str, str]) -> None:
+    body = json.dumps({"schema": '"long"'}).encode()
+    kind = {"Content-Type": "application/vnd.schemaregistry.v1+json"}
+    for method, path, sent in (
+        ("POST", "/subjects/s/versions", body),
+        ("PUT", "/config", b'{"compatibility": "NONE"}'),
+        ("DELETE", "/subjects/s", None),
+    ):
+        refused, told = ask(node, method, path, sent, **kind, **headers)
+        assert (refused.status, json.loads(told)["error_code"]) == (403, 403)
+    assert ask(node, "POST", "/subjects/s/versions", body, **kind, Origin=f"http://{node.http}")[0].status == 200
+    assert ask(node, "GET", "/subjects", None, **headers)[0].status == 200

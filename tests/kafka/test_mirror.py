@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import subprocess
 import urllib.request
 import uuid
 from collections.abc import Iterator
@@ -12,10 +13,12 @@ from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaProducer
+from confluent_kafka import Consumer
 from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroDeserializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 
+from benchmarks.peers.kafka import jars
 from eventlog import blocking
 from eventlog.errors import (
     InvalidArgument,
@@ -97,6 +100,55 @@ def test_everything_is_there_once_before_it_and_after(client: blocking.Client, b
 
 
 @pytest.mark.parametrize("form", ["upsert", "raw"])
+def by_java(addresses: str, topic: str, count: int) -> list[list[str]]:
+    """Return partition, key and value of records as Kafka's own console consumer prints them."""
+    words = ["--bootstrap-server", addresses, "--topic", topic, "--from-beginning", "--isolation-level", "read_committed"]
+    words += ["--max-messages", str(count), "--timeout-ms", "30000"]
+    for name in ("print.partition", "print.key"):
+        words += ["--formatter-property", f"{name}=true"]
+    classes = ":".join(map(str, sorted(jars().glob("*.jar"))))
+    command = [
+        "java",
+        "-XX:TieredStopAtLevel=1",
+        "-XX:+UseSerialGC",
+        "-cp",
+        classes,
+        "org.apache.kafka.tools.consumer.ConsoleConsumer",
+        *words,
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120, stdin=subprocess.DEVNULL)
+    return [line.split("\t") for line in done.stdout.splitlines()]
+
+
+def by_confluent_consumer(addresses: str, topic: str, count: int) -> list[list[str]]:
+    """Return the same as confluent-kafka reads it, as a member of a group."""
+    consumer = Consumer(
+        {"bootstrap.servers": addresses, "group.id": topic, "isolation.level": "read_committed", "auto.offset.reset": "earliest"}
+    )
+    consumer.subscribe([topic])
+    found: list[list[str]] = []
+    while len(found) < count:
+        message = consumer.poll(60)
+        assert message is not None, f"{len(found)} of {count} came"
+        assert message.error() is None
+        value = message.value()
+        found.append([f"Partition:{message.partition()}", message.key().decode(), "null" if value is None else value.decode()])
+    consumer.close()
+    return found
+
+
+def test_other_clients_read_the_same(client: blocking.Client, broker: str, name: str) -> None:
+    cache = client.create_cache(name)
+    write(cache)
+    topic = client.mirrors.add(name, kafka=broker, partitions=4).mirror.topic
+    wait(client, name)
+    ours = [
+        [f"Partition:{one.partition}", one.key.decode(), "null" if one.value is None else one.value.decode()] for one in read(broker, topic)
+    ]
+    assert sorted(by_confluent_consumer(broker, topic, len(ours))) == sorted(ours)
+    assert sorted(by_java(broker, topic, len(ours))) == sorted(ours)
+
+
 def test_values_are_told_as_they_are(client: blocking.Client, broker: str, name: str, form: str) -> None:
     cache = client.create_cache(name, before=False)
     write(cache)

@@ -30,7 +30,7 @@ def command() -> None:
 def _alterable(function: Function) -> Function:
     """Give a command the options that may change during a cache's life."""
     options = (
-        click.option("--schema", type=click.Path(exists=True, dir_okay=False), help="Avro schema of the values."),
+        click.option("--schema", metavar="FILE|SUBJECT", help="Avro schema of the values: a file, or the registry's latest of a subject."),
         click.option("--events/--no-events", default=None, help="Keep events to be read.  [new: keep]"),
         click.option(
             "--before/--no-before", default=None, help="Keep the value before each change.  [new: keep for json and avro with state]"
@@ -127,9 +127,7 @@ def _given(options: dict[str, Any]) -> dict[str, Any]:
     found = {name: value for name, value in options.items() if value is not None}
     if "schema" in found:
         try:
-            from pathlib import Path  # noqa: PLC0415 -- which listing caches does without
-
-            found["schema"] = Path(found["schema"]).read_text(encoding="utf-8")
+            found["schema"] = _schema_text(found["schema"])
         except UnicodeDecodeError as error:
             raise click.BadParameter(f"{found['schema']} is not UTF-8", param_hint="--schema") from error
     return found
@@ -199,6 +197,19 @@ def _tell(info: "CacheInfo", held: Held | None = None) -> None:
     )
     for name, value in (*lines, *(() if held is None else _held_lines(held))):
         print_text(f"{name:<14} {value}")
+
+
+def _schema_text(given: str) -> str:
+    """Return what `--schema` names: a file that is there, else the latest schema of a subject."""
+    from pathlib import Path  # noqa: PLC0415 -- which listing caches does without
+
+    if (file := Path(given)).is_file():
+        return file.read_text(encoding="utf-8")
+    from eventlog_cli.schema import latest_avro  # noqa: PLC0415 -- which asks over HTTP
+
+    if "/" in given or file.suffix:
+        raise click.BadParameter(f"{given} is no file", param_hint="--schema")
+    return latest_avro(given)
 
 
 def _type_name(schema: Any) -> str:

@@ -177,6 +177,18 @@ def delete(subject: str, *, version: str | None, permanent: bool, yes: bool, reg
 # ---------------------------------------------------------------- the registry
 
 
+def latest_avro(subject: str) -> str:
+    """Return the latest schema of a subject of the cluster's registry, or of the one that the environment names.
+
+    Raises:
+        OperationRefused: there is none, or it is not Avro, or refers to others.
+    """
+    found = _Registry(None).ask("GET", f"subjects/{_part(subject)}/versions/latest", doing=f"reading the schema of {subject}")
+    if found.get("schemaType", "AVRO") != "AVRO" or found.get("references"):
+        raise OperationRefused(what=f"a cache of subject {subject}", why="a cache takes an Avro schema that refers to no other")
+    return str(found["schema"])
+
+
 class _Registry:
     """A registry by its URL; every call is a connection of its own."""
 

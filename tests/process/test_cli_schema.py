@@ -94,3 +94,19 @@ def test_a_registry_that_is_none_is_said_in_one_line(schema: Shell, monkeypatch:
     wire = schema.run("schema", "list", "--registry", f"http://{schema.node.address}", "--timeout", "5s")
     assert (wire.code, wire.err.count("\n")) == (3, 1)
     assert schema.run("schema", "list", "--registry", "ftp://x").code == 2
+
+
+def test_a_cache_takes_the_latest_schema_of_a_subject(schema: Shell, tmp_path: Path):
+    for names in (("a",), ("a", "b")):
+        tree = record("a", optional=names[1:])
+        schema.ok("schema", "register", "cached-value", written(tmp_path / "s.avsc", tree))
+    schema.ok("cache", "create", "cached", "--format", "avro", "--schema", "cached-value")
+    kept = schema.ok("cache", "describe", "cached", "--json").row["schema"]
+    assert [field["name"] for field in kept["fields"]] == ["a", "b"]
+    none = schema.run("cache", "create", "none", "--format", "avro", "--schema", "no-such-subject")
+    assert (none.code, none.err.startswith("error: OPERATION_REFUSED: reading the schema of no-such-subject")) == (1, True)
+    file = schema.run("cache", "create", "none", "--format", "avro", "--schema", "missing.avsc")
+    assert (file.code, "missing.avsc is no file" in file.err) == (2, True)
+    schema.ok("schema", "register", "json-value", written(tmp_path / "s.json", {"type": "object"}), "--type", "json")
+    other = schema.run("cache", "create", "none", "--format", "avro", "--schema", "json-value")
+    assert (other.code, "takes an Avro schema" in other.err) == (1, True)

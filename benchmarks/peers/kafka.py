@@ -15,43 +15,53 @@ TOP = Path(__file__).resolve().parents[2]
 JARS = TOP / ".build" / "kafka"
 VERSION = "4.3.1"
 READY_S = 60
-_POM = f"""<?xml version="1.0" encoding="UTF-8"?>
-<project>
-  <modelVersion>4.0.0</modelVersion>
-  <groupId>eventlog</groupId><artifactId>brokers</artifactId><version>1</version>
-  <dependencies>
-    <dependency><groupId>org.apache.kafka</groupId><artifactId>kafka_2.13</artifactId><version>{VERSION}</version></dependency>
-    <dependency><groupId>org.apache.kafka</groupId><artifactId>kafka-tools</artifactId><version>{VERSION}</version></dependency>
-    <dependency><groupId>org.slf4j</groupId><artifactId>slf4j-nop</artifactId><version>1.7.36</version></dependency>
-  </dependencies>
-</project>
-"""
+_SILENT = ("org.slf4j", "slf4j-nop", "1.7.36")
+BROKER = (("org.apache.kafka", "kafka_2.13", VERSION), ("org.apache.kafka", "kafka-tools", VERSION), _SILENT)
+CONNECT = (
+    ("io.debezium", "debezium-connect-plugins", "3.6.3.Final"),
+    ("org.apache.kafka", "connect-json", VERSION),
+    ("org.apache.kafka", "connect-transforms", VERSION),
+    _SILENT,
+)
+Artifacts = tuple[tuple[str, str, str], ...]
 
 
 class KafkaUnavailable(Exception):
     """The jars or Java are not to be had; says what is missing."""
 
 
-def jars() -> Path:
-    """Return the folder with the jars, fetched once.
+def _pom(artifacts: Artifacts) -> str:
+    wanted = "".join(
+        f"<dependency><groupId>{group}</groupId><artifactId>{name}</artifactId><version>{version}</version></dependency>"
+        for group, name, version in artifacts
+    )
+    return (
+        '<?xml version="1.0" encoding="UTF-8"?><project><modelVersion>4.0.0</modelVersion><groupId>eventlog</groupId>'
+        f"<artifactId>jars</artifactId><version>1</version><dependencies>{wanted}</dependencies></project>"
+    )
+
+
+def jars(artifacts: Artifacts = BROKER, *, folder: Path = JARS) -> Path:
+    """Return the folder with jars and what they need, by default those of a broker, fetched once.
 
     Raises:
         KafkaUnavailable: Java or Maven is missing, or Maven cannot fetch them.
     """
-    done = JARS / f"{VERSION}.done"
+    done = folder / f"{'-'.join(version for *_, version in artifacts)}.done"
     if done.exists():
-        return JARS
+        return folder
     for program, package in (("java", "a Java runtime 17 or newer"), ("mvn", "Maven")):
         if shutil.which(program) is None:
             raise KafkaUnavailable(f"brokers of Kafka need {package} ({program} on PATH)")
-    JARS.mkdir(parents=True, exist_ok=True)
-    (JARS / "pom.xml").write_text(_POM)
-    command = ["mvn", "-B", "-q", "dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={JARS}"]
-    found = subprocess.run(command, cwd=JARS, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "pom.xml").write_text(_pom(artifacts))
+    command = ["mvn", "-B", "-q", "dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={folder}"]
+    found = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
     if found.returncode:
-        raise KafkaUnavailable(f"Maven could not fetch Kafka {VERSION}:\n{found.stdout[-2000:]}")
+        names = ", ".join(name for _, name, _ in artifacts)
+        raise KafkaUnavailable(f"Maven could not fetch {names}:\n{found.stdout[-2000:]}")
     done.touch()
-    return JARS
+    return folder
 
 
 def _token() -> str:

@@ -5,6 +5,7 @@ import json
 import subprocess
 import urllib.request
 import uuid
+from base64 import b64decode, b64encode
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
@@ -18,7 +19,7 @@ from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroDeserializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 
-from benchmarks.peers.kafka import jars
+from benchmarks.peers.kafka import CONNECT, TOP, jars
 from eventlog import blocking
 from eventlog.errors import (
     InvalidArgument,
@@ -147,6 +148,45 @@ def test_other_clients_read_the_same(client: blocking.Client, broker: str, name:
     ]
     assert sorted(by_confluent_consumer(broker, topic, len(ours))) == sorted(ours)
     assert sorted(by_java(broker, topic, len(ours))) == sorted(ours)
+
+
+def by_debezium(records: list[Record], place: Path) -> list[tuple[str, Any]]:
+    """Return keys and rows as Debezium's own transform unwraps them, None for a removal."""
+    folder = jars(CONNECT, folder=TOP / ".build" / "debezium")
+    classes = ":".join(map(str, sorted(folder.glob("*.jar"))))
+    source = Path(__file__).with_name("java") / "Unwrap.java"
+    subprocess.run(["javac", "-cp", classes, "-d", str(place), str(source)], check=True, capture_output=True, text=True)
+
+    def text(data: bytes | None) -> str:
+        return "-" if data is None else b64encode(data).decode()
+
+    lines = "".join(f"{text(one.key)} {text(one.value)}\n" for one in records)
+    done = subprocess.run(
+        ["java", "-XX:TieredStopAtLevel=1", "-cp", f"{classes}:{place}", "Unwrap"],
+        input=lines, capture_output=True, text=True, check=True, timeout=120,
+    )  # fmt: skip
+    pairs = [line.split(" ", 1) for line in done.stdout.splitlines()]
+    return [(b64decode(key).decode(), json.loads(row)) for key, row in pairs]
+
+
+def test_what_debeziums_own_transform_leaves_folds_into_the_cache(client: blocking.Client, broker: str, name: str, tmp_path: Path) -> None:
+    cache = client.create_cache(name)
+    for number in range(3):
+        cache.put_many([(f"k{key} ä", {"total": number + key / 2, "note": None if key % 3 else "n"}) for key in range(40)])
+    for key in range(0, 40, 7):
+        cache.remove(f"k{key} ä")
+    topic = client.mirrors.add(name, kafka=broker, encoding="json-schema", schema=json.dumps(ORDER), partitions=4).mirror.topic
+    wait(client, name)
+    state: dict[str, Any] = {}
+    removed = 0
+    for key, row in by_debezium(read(broker, topic), tmp_path):
+        if row is None:
+            removed += state.pop(key, None) is not None
+        else:
+            assert row.pop("_key") == key
+            state[key] = row
+    assert state == {key: entry.value for key, entry in cache.entries()}
+    assert removed == 6
 
 
 def test_values_are_told_as_they_are(client: blocking.Client, broker: str, name: str, form: str) -> None:

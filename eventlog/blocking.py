@@ -41,6 +41,7 @@ from eventlog.client.reading.rows import Rows
 from eventlog.client.reading.scanning import Scan as AsyncScan
 from eventlog.client.reading.wanted import OnTrimmed, ReadOptions
 from eventlog.client.values import CacheInfo, ClientUsage, Entry, Shown, StoredMany
+from eventlog.client.writing.staging import Stage as AsyncStage
 from eventlog.errors import ClientClosed, InvalidArgument
 from eventlog.events import Event
 from eventlog.groups.record import Mode
@@ -243,6 +244,18 @@ class NearCache(_Facade[AsyncNearCache]):
         return self._async.is_fresh
 
 
+class Stage(_Facade[AsyncStage]):
+    """One attempt at a part of a batch, as `eventlog.client.writing.staging.Stage`."""
+
+    put_many = _call(AsyncStage.put_many)
+    put_arrow = _call(AsyncStage.put_arrow)
+    events = _same("events")
+
+    def staged(self) -> bytes:
+        """Return what `publish` is to be given."""
+        return self._async.staged()
+
+
 class Cache(_Facade[AsyncCache]):
     """A cache, as `eventlog.client.cache.Cache`."""
 
@@ -258,6 +271,8 @@ class Cache(_Facade[AsyncCache]):
     put_many = _call(AsyncCache.put_many)
     remove_many = _call(AsyncCache.remove_many)
     put_arrow = _call(AsyncCache.put_arrow)
+    stage = _made(AsyncCache.stage, Stage)
+    publish = _call(AsyncCache.publish)
     clear = _call(AsyncCache.clear)
     get = _call(AsyncCache.get)
     size = _call(AsyncCache.size)

@@ -10,13 +10,14 @@ Each class has a stable `code`, the same in Python, on the wire, over HTTP and o
 request can succeed later (`retry`). The facts of an error are its annotated attributes; `str(error)` is one sentence made from
 them that ends with what to do next. A write error also carries `outcome`: `none` (never appended), `unknown`, or `committed` (what
 failed is what was to come after the write).
-The root, its branches and the table of codes are in `tree`, what HTTP alone has in `web`, what mirrors have in `mirrors`; the leaves are
-here, branch by branch.
+The root, its branches and the table of codes are in `tree`, what HTTP alone has in `web`, what mirrors have in `mirrors`, what numbered
+writes have in `producers`; the leaves are here, branch by branch.
 """
 
 from collections.abc import Sequence
 
 from eventlog.errors.mirrors import *  # noqa: F403 -- all of them, under the names by which they are caught
+from eventlog.errors.producers import *  # noqa: F403 -- likewise
 from eventlog.errors.tree import UNEXPECTED as UNEXPECTED
 from eventlog.errors.tree import EventLogError as EventLogError
 from eventlog.errors.tree import Misuse as Misuse
@@ -427,22 +428,6 @@ class NoEvents(Refused):
     code = "NO_EVENTS"
     sentence = "cache {cache!r} keeps no events; to keep those to come: eventlog cache alter {cache} --events"
     cache: str
-
-
-class SequenceGap(Refused):
-    code = "SEQUENCE_GAP"
-    sentence = "producer {producer}, segment {segment}: sequence {found} does not follow {last}; resend from the oldest unanswered block"
-    producer: int
-    segment: int
-    found: int
-    last: int
-
-
-class ProducerUnknown(Refused):
-    code = "PRODUCER_UNKNOWN"
-    sentence = "producer {producer} is not known in segment {segment} (forgotten after 24 hours, or its cache was trimmed away); begin anew"
-    producer: int
-    segment: int
 
 
 class ClockSkew(Refused):

@@ -60,6 +60,7 @@ from eventlog.node.consumers.listener_lag import ListenerLag
 from eventlog.node.consumers.listeners import Listeners
 from eventlog.node.consumers.near import NearReaders
 from eventlog.node.consumers.shifting import Shifting
+from eventlog.node.consumers.transactions import Transactions
 from eventlog.node.consumers.work_reading import WorkReading
 from eventlog.node.copying.digests import CopyVerifier, Digests
 from eventlog.node.copying.mending import Mending
@@ -255,6 +256,7 @@ class Node:
         self.iterations = Iterations(self)
         self.inner = Inner(self)
         self.schemas = Schemas(self.inner)
+        self.transactions = Transactions(self)
         self.listeners = Listeners(self, ListenerHome(self))
         self.coordinators = Coordinators(self)
 

@@ -41,6 +41,7 @@ _OBJECT_BYTES: Final = 400  # what a frame's result costs beside its arrays' byt
 _HEAD: Final = Struct("<qqH")  # of a stored row: last sequence, last id, results; then sequences, sizes, ids, kinds
 _IDLE_IDS, _IDLE_IDS_MIN = PRODUCER_IDLE_MS_MAX << 22, PRODUCER_IDLE_MS_MIN << 22
 _SEGMENT_BYTES = 25  # of a producer's arrays
+TRANSACTIONS_FROM: Final = 1 << 63  # numbers from here on are transactions': nobody forgets them early, for want of room
 
 
 class Blocks(Protocol):
@@ -342,6 +343,11 @@ class ProducerTable:
         producer = self._producers.get(number)
         return producer is not None and producer.last.item(segment) + 1 == sequence
 
+    def last_logged(self, number: int, segment: int) -> int:
+        """Return the sequence of the last block of a producer that is in the log of a segment, -1 where none is known."""
+        producer = self._producers.get(number)
+        return -1 if producer is None else producer.logged.item(segment)
+
     def advance_one(self, number: int, segment: int, sequence: int) -> None:
         """Take note of a block that `is_next`."""
         self._producers[number].last[segment] = sequence
@@ -457,7 +463,8 @@ class ProducerTable:
 
         Nobody is forgotten who wrote within PRODUCER_IDLE_MS_MIN, whatever the limits: the block may come again, and a first one that
         nobody remembers would be written twice. So copies that forget at different moments agree about every block that may still come
-        again. Whoever has a block on its way stays, too: it will be recorded.
+        again. Whoever has a block on its way stays, too: it will be recorded. A transaction's blocks may come again as long as it is
+        remembered at all, so it is not forgotten beyond the limits.
         """
         for number, producer in list(self._producers.items()):
             if producer.is_on_its_way:
@@ -466,6 +473,8 @@ class ProducerTable:
             is_over = len(self._producers) > self._bounds.silent_max or self.nbytes > self._bounds.nbytes_max
             if silent <= (_IDLE_IDS_MIN if is_over else _IDLE_IDS):
                 return
+            if number >= TRANSACTIONS_FROM and silent <= _IDLE_IDS:
+                continue
             self._results_bytes -= producer.results.nbytes
             self._forgotten += [(segment, number) for segment in (producer.logged >= 0).nonzero()[0].tolist()]
             del self._producers[number]

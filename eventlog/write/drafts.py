@@ -160,6 +160,24 @@ def refuse_share(frames: Sequence[Pending], share: Share, error: EventLogError) 
     refuse(frames, error)
 
 
+def check_frame(pending: Pending, *, bounds: Bounds, now: int) -> None:
+    """Look at a frame that is to be written later as if it were now.
+
+    Raises:
+        BadBlock, TooLarge: it would be refused.
+    """
+    joined = join_frames([pending], now=now)
+    try:
+        admit(joined.submitted, rules=pending.cache.rules, bounds=bounds)
+    except BadBlocks as error:
+        raise _why_bad(joined, *error.found[0], first=0) from error
+
+
+def _why_bad(joined: Joined, block: int, why: str | TooLarge, *, first: int) -> EventLogError:
+    """Return why a frame is refused whose blocks begin at `first` of the joined ones."""
+    return why if isinstance(why, TooLarge) else BadBlock(segment=int(joined.submitted.segments[block]), block=block - first, why=why)
+
+
 def _refuse_bad(joined: Joined, error: BadBlocks) -> list[Pending]:
     """Refuse the frames that hold bad blocks; return the others."""
     found = dict(error.found)
@@ -169,8 +187,7 @@ def _refuse_bad(joined: Joined, error: BadBlocks) -> list[Pending]:
         if bad is None:
             good.append(pending)
             continue
-        why, segment = found[bad], int(joined.submitted.segments[bad])
-        pending.done(why if isinstance(why, TooLarge) else BadBlock(segment=segment, block=bad - joined.blocks[index], why=why))
+        pending.done(_why_bad(joined, bad, found[bad], first=joined.blocks[index]))
     return good
 
 

@@ -17,7 +17,7 @@ from eventlog.errors import CorruptData, Overloaded, ProducerUnknown, SequenceGa
 from eventlog.limits import PRODUCER_IDLE_MS_MAX, PRODUCER_IDLE_MS_MIN, PRODUCER_RESULTS_KEPT
 from eventlog.state.caches import CacheRules
 from eventlog.state.key_table import KeyTable
-from eventlog.state.producers import FrameResult, ProducerBounds, ProducerTable, read_row, runs_of
+from eventlog.state.producers import TRANSACTIONS_FROM, FrameResult, ProducerBounds, ProducerTable, read_row, runs_of
 from eventlog.write import INTERCEPTORS, Share, Submitted, admit, lay_out
 
 RULES = CacheRules(cache_id=3, name="c", state=True, before=False, by_prefix=False, lifespan_ms=0, may_expire=False, segments=4)
@@ -260,6 +260,18 @@ def test_nobody_who_wrote_within_the_last_minute_is_forgotten_however_many_there
     again.submitted.producers[:] = 1
     again.submitted.segments[:] = 1
     assert len(table.sort_out(again, bounds).answered) == 1, "its first block would be written twice"
+
+
+def test_a_transaction_is_forgotten_when_its_day_is_over_and_not_for_want_of_room():
+    table, day = ProducerTable(4, bounds=ProducerBounds(silent_max=2)), PRODUCER_IDLE_MS_MAX << 22
+    lasting = [TRANSACTIONS_FROM + number for number in range(3)]
+    for producer in (1, *lasting, 2, 3):
+        one_event(table, producer, segment=1, sequence=0, id_=1 << 22)
+    table.forget_silent(day)
+    assert numbers_of(table) == set(lasting), "those that may be forgotten are, though they come behind"
+    assert [table.last_logged(producer, segment) for producer, segment in [(lasting[0], 1), (lasting[0], 2), (1, 1)]] == [0, -1, -1]
+    table.forget_silent(day + (2 << 22))
+    assert numbers_of(table) == set()
 
 
 def test_copies_that_forget_at_different_moments_agree_about_all_that_was_written_lately():

@@ -227,9 +227,12 @@ class Inner:
         removes: Iterable[bytes] = (),
         expect: Expected | None = None,
         term: int | None = None,
+        lifespan_ms: int = 0,
         deadline_ms: int = DEADLINE_MS_DEFAULT,
     ) -> dict[bytes, int]:
         """Put and remove entries of one route, all or none of them; return the version of each key.
+
+        What is put goes after `lifespan_ms`, unless that is 0.
 
         For a removed one that is the id of its removal, 0 where there was nothing to remove.
 
@@ -245,8 +248,8 @@ class Inner:
             OutcomeUnknown: it was sent, and nobody could say until the deadline what became of it.
             Unavailable: the route had no primary until the deadline; nothing was written.
         """
-        found = await self._known(cache) or await self._create(cache)
-        trying = _Trying(cache=found, expect=expect or {}, puts=puts, removes=tuple(removes))
+        found = await self.cache(cache)
+        trying = _Trying(cache=found, expect=expect or {}, puts=puts, removes=tuple(removes), lifespan_ms=lifespan_ms)
         assert trying.keys, "nothing to write"
         assert all(self.segment(key) == self.segment(route) for key in trying.keys), "keys of other routes"
 
@@ -301,6 +304,10 @@ class Inner:
 
     # ------------------------------------------------------------ caches
 
+    async def cache(self, name: str) -> CacheState:
+        """Return one of the cluster's own caches, made just now if need be."""
+        return await self._known(name) or await self._create(name)
+
     async def _known(self, name: str) -> CacheState | None:
         """Return a cache, None when nobody has made it; another node may have just now."""
         now = asyncio.get_running_loop().time()
@@ -346,6 +353,7 @@ class _Trying:
     expect: Expected
     puts: Mapping[bytes, bytes]
     removes: tuple[bytes, ...]
+    lifespan_ms: int = 0
     is_unknown: bool = False
 
     @property
@@ -354,7 +362,8 @@ class _Trying:
 
     def columns(self) -> Columns:
         kinds = np.array([Kind.CREATED] * len(self.puts) + [Kind.REMOVED] * len(self.removes), np.uint8)
-        return Columns(kinds=kinds, keys=self.keys, values=[*self.puts.values(), *(b"" for _ in self.removes)])
+        expiry = np.full(len(kinds), self.lifespan_ms, np.int64) if self.lifespan_ms else None
+        return Columns(kinds=kinds, keys=self.keys, values=[*self.puts.values(), *(b"" for _ in self.removes)], expiry=expiry)
 
 
 class _TermOver(Exception):

@@ -20,6 +20,7 @@ from eventlog.node.handlers import (
     iteration,
     listeners,
     peers,
+    transactions,
     write,
 )
 from eventlog.node.node import Node
@@ -64,6 +65,9 @@ TABLE: dict[str, Handler] = {
     "get_topology": _operators(admin.get_topology, "none"),
     "write": _row(write.write, "write", repeatable=False, has_body=True),
     "clear": _row(write.clear, "write", takes_long=True),
+    "stage": _row(transactions.stage, "write", has_body=True, takes_long=True),
+    "publish": _row(transactions.publish, "write", has_body=True, takes_long=True),
+    "publish_segment": _row(transactions.publish_segment, "peer"),
     "get": _row(entries.get, "read"),
     "get_many": _row(entries.get_many, "read", has_body=True),
     "keys": _row(entries.keys, "read"),

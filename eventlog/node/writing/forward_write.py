@@ -231,9 +231,9 @@ class OwnWrites:
         return await self.write_blocks(cache, FramePart(table=table, data=blocks), timeout_ms=timeout_ms, conditions=conditions)
 
     async def write_blocks(
-        self, cache: CacheState, part: FramePart, *, timeout_ms: int = 0, conditions: Sequence[Condition] = ()
+        self, cache: CacheState, part: FramePart, *, timeout_ms: int = 0, conditions: Sequence[Condition] = (), producer: int = 0
     ) -> WriteResult:
-        """Do what `write` does with blocks that are ready; `conditions` name them by their place."""
+        """Do what `write` does with blocks that are ready; `conditions` name them by their place. A `producer` has numbered them."""
         done, finish = awaited()
 
         def local(own: FramePart, told: Callable[[WriteResult | EventLogError], None]) -> None:
@@ -243,7 +243,7 @@ class OwnWrites:
                     cache=cache,
                     table=own.table,
                     blocks=own.data,
-                    producer=0,
+                    producer=producer,
                     conditions=_of_part(conditions, own),
                     previous=False,
                     internal=False,
@@ -251,7 +251,7 @@ class OwnWrites:
                 )
             )
 
-        request = pb.Write(cache_id=cache.cache_id, blocks=len(part.table))
+        request = pb.Write(cache_id=cache.cache_id, producer_id=producer, blocks=len(part.table))
         for condition in conditions:
             row = request.conditions.add(block=condition.block, key=condition.key)
             if condition.version is None:

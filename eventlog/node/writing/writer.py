@@ -33,7 +33,7 @@ from eventlog.replication.bodies import group_values
 from eventlog.segment.keys import encode_step, log_key, log_keys
 from eventlog.segment.port import Pair, Store
 from eventlog.write.apply import Change, changes_of
-from eventlog.write.drafts import Draft, Drafter, refuse, refuse_share
+from eventlog.write.drafts import Draft, Drafter, check_frame, refuse, refuse_share
 from eventlog.write.few import Few, few_of
 from eventlog.write.groups import CachePart, Pending, Queue, WriteResult, answer_frames, record_producers
 from eventlog.write.overlay import Overlay
@@ -110,6 +110,10 @@ class Writer:
     def groups_in_flight(self) -> int:
         """Return how many groups are stamped and not committed."""
         return len(self._pace)
+
+    def check(self, pending: Pending) -> None:
+        """Look at a frame that is to be written later. Raises BadBlock, TooLarge: it would be refused."""
+        check_frame(pending, bounds=self._bounds, now=self._clock.physical_ms() - EPOCH_MS)
 
     def submit(self, pending: Pending) -> None:
         """Queue a frame for the next group."""

@@ -1,0 +1,154 @@
+"""Batches that appear once, however often they are made and from however many processes.
+
+stage = cache.stage()                                   # in each process that makes a part of the batch
+await stage.put_many(pairs)
+part = stage.staged()                                   # bytes: send them to whoever publishes
+await cache.publish("nightly-load", 7, [part, ...])     # batch 7 of the transaction, once
+"""
+
+import secrets
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any, Final
+
+from eventlog.batch.build import Columns, build_write
+from eventlog.client.formats import CacheFormat
+from eventlog.client.handle import CacheHandle, Core
+from eventlog.client.reading.columns import arrow_module
+from eventlog.client.values import CacheInfo, Shown
+from eventlog.client.writing.bulk import arrow_columns, pair_columns, parts_of
+from eventlog.client.writing.changes import Changes, kinds_of
+from eventlog.errors import InvalidArgument
+from eventlog.limits import GROUP_BYTES_MAX, STAGE_KEEP_MS_DEFAULT, STAGE_KEEP_MS_MAX
+from eventlog.wire import eventlog_pb2 as pb
+from eventlog.wire.eventlog_pb2 import Message
+
+_ATTEMPT_BYTES: Final = 16
+_BATCH_MAX: Final = (1 << 63) - 1
+
+
+class CacheStages(CacheHandle):
+    """The calls of a cache that are about transactions."""
+
+    def stage(self, *, keep_ms: int = STAGE_KEEP_MS_DEFAULT) -> "Stage":
+        """Return a new attempt at a part of a batch, seen by nobody until it is published, and removed after `keep_ms` if it is not.
+
+        Raises:
+            InvalidArgument: `keep_ms` is not above 0, or more than a day.
+        """
+        if not 0 < keep_ms <= STAGE_KEEP_MS_MAX:
+            raise InvalidArgument(why=f"keep_ms is {keep_ms}: give 1 to {STAGE_KEEP_MS_MAX}")
+        return Stage(self._core, self._found, keep_ms=keep_ms)
+
+    async def publish(self, transaction: str, batch: int, staged: Iterable[bytes], *, timeout_ms: int = 0) -> bool:
+        """Have a batch of a transaction written, once for ever; return whether it had been before.
+
+        `staged` is what the attempts of the batch have laid ready, in the order in which it is to be written: of each segment. Batches of
+        a transaction have rising numbers. One that is done, or lies before one that is, is not written again. Which attempts a batch has
+        is decided when it is first published: if that was not told, because somebody died, a repetition with other attempts writes those
+        decided first. What a batch has in one segment appears in order, up to 4 MiB of it at once; not in all segments at once.
+
+        Raises:
+            StageLost: something is not there any more, and was not written.
+            OutcomeUnknown, Unavailable: publish it again, to have it go on.
+        """
+        if not 0 <= batch <= _BATCH_MAX:
+            raise InvalidArgument(why=f"batch is {batch}: give a number from 0 to {_BATCH_MAX}")
+        info, _ = await self._found()
+        parts = [pb.StagedAttempts.FromString(part) for part in staged]
+        body = pb.StagedAttempts(attempts=[attempt for part in parts for attempt in part.attempts]).SerializeToString()
+        request = Message(publish=pb.Publish(cache_id=info.id, transaction=transaction, batch=batch))
+        reply = await self._core.requests.ask(request, body, timeout_ms=timeout_ms)
+        return bool(reply.message.publish_answer.repeated)
+
+
+class Stage(Shown):
+    """One attempt at a part of a batch, made in one process.
+
+    What does not fit the cache is refused before anything of the call is laid ready. After any other error the attempt is of no use.
+    """
+
+    def __init__(self, core: Core, found: Callable[[], Awaitable[tuple[CacheInfo, CacheFormat]]], *, keep_ms: int) -> None:
+        self._core = core
+        self._found = found
+        self._keep_ms = keep_ms
+        self._attempt = secrets.token_bytes(_ATTEMPT_BYTES)
+        self._frames = 0
+        self._blocks: Counter[int] = Counter()
+        self._chunks: Counter[int] = Counter()
+        self._error: BaseException | None = None
+        self.events = 0
+
+    def _described(self) -> str:
+        return f": {self.events} events"
+
+    async def put_many(self, pairs: Iterable[tuple[Any, Any]] | Mapping[Any, Any], *, timeout_ms: int = 0) -> None:
+        """Lay many pairs of key and value ready; with `eventlog.REMOVE` as its value, a key is to be removed.
+
+        Raises:
+            InvalidArgument, BadValue, TooLarge: naming the first that does not fit the cache.
+            EventLogError: not everything is there.
+        """
+        _, form = await self._found()
+        keys, values, removed = pair_columns(pairs, form)
+        await self._lay(keys, values, removed, timeout_ms=timeout_ms)
+
+    async def put_arrow(self, batch: Any, *, key: str = "key", value: str = "value", timeout_ms: int = 0) -> None:
+        """Lay two columns of a table ready, as a cache's `put_arrow` writes them; a null value is to remove its key.
+
+        Raises:
+            InvalidArgument, BadValue, TooLarge: naming what does not fit the cache.
+            EventLogError: not everything is there.
+        """
+        _, form = await self._found()
+        keys, values, removed = arrow_columns(arrow_module().table_of(batch), form, key=key, value=value)
+        await self._lay(keys, values, removed, timeout_ms=timeout_ms)
+
+    def staged(self) -> bytes:
+        """Return what `publish` is to be given.
+
+        Raises:
+            EventLogError: an earlier call failed; this attempt is of no use.
+        """
+        self._check()
+        segments = sorted(self._blocks)
+        attempt = pb.StagedAttempt(
+            attempt=self._attempt,
+            segments=segments,
+            blocks=[self._blocks[segment] for segment in segments],
+            chunks=[self._chunks[segment] for segment in segments],
+        )
+        return pb.StagedAttempts(attempts=[attempt] if segments else []).SerializeToString()
+
+    def _check(self) -> None:
+        if self._error is not None:
+            raise InvalidArgument(why=f"this attempt failed, begin another one: {self._error!r}")
+
+    async def _lay(self, keys: list[bytes], values: list[bytes], removed: list[bool] | None, *, timeout_ms: int) -> None:
+        self._check()
+        if not keys:
+            return
+        info, form = await self._found()
+        form.check(keys, values, removed=removed)
+        changes = Changes(cache_id=info.id, by_prefix=info.route_by_prefix, keys=keys, values=values, removed=removed)
+        try:
+            for part in parts_of(changes, bytes_max=GROUP_BYTES_MAX):
+                await self._lay_one(part, timeout_ms=timeout_ms)
+        except BaseException as error:
+            self._error = error
+            raise
+
+    async def _lay_one(self, changes: Changes, *, timeout_ms: int) -> None:
+        columns = Columns(kinds=kinds_of(changes.removed, len(changes)), keys=changes.keys, values=changes.values)
+        frame = build_write(columns, segments=self._core.routes.segments, by_prefix=changes.by_prefix)
+        request = Message(
+            stage=pb.Stage(
+                cache_id=changes.cache_id, attempt=self._attempt, frame=self._frames, blocks=len(frame.table), keep_ms=self._keep_ms
+            )
+        )
+        reply = await self._core.requests.ask(request, *frame.buffers, timeout_ms=timeout_ms)
+        for segment, chunks in zip(frame.table["segment"].tolist(), reply.message.stage_answer.chunks, strict=True):
+            self._blocks[segment] += 1
+            self._chunks[segment] += chunks
+        self._frames += 1
+        self.events += len(changes)

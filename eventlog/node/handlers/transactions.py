@@ -1,0 +1,94 @@
+"""Requests about batches that appear once: stage, publish, and the part that each segment's primary has in it."""
+
+from typing import Protocol
+
+from eventlog.batch.build import Table, read_table
+from eventlog.errors import BadMessage, InvalidArgument, NotPrimary
+from eventlog.limits import BATCH_EVENTS_MAX, REQUEST_TIMEOUT_MS_DEFAULT, STAGE_KEEP_MS_DEFAULT, STAGE_KEEP_MS_MAX
+from eventlog.node.cluster.forward import Forwarding
+from eventlog.node.consumers.inner import Inner
+from eventlog.node.consumers.transactions import ATTEMPT_BYTES, Transactions, read_attempts
+from eventlog.node.writing.writer import Writer
+from eventlog.state.caches import Caches, CacheState
+from eventlog.transport.connection import Exchange
+from eventlog.wire import eventlog_pb2 as pb
+from eventlog.wire.eventlog_pb2 import Done, Message
+from eventlog.write.groups import Pending
+from eventlog.write.transactions import BATCH_MAX, checked_name
+
+_DONE = Message(done=Done())
+
+
+class TransactionsHandlersGround(Protocol):
+    """What this module needs of the node."""
+
+    segments: int
+    caches: Caches
+    inner: Inner
+    writer: Writer
+    forwarding: Forwarding
+    transactions: Transactions
+
+    def check_writable(self) -> None: ...
+
+
+async def stage(node: TransactionsHandlersGround, exchange: Exchange) -> None:
+    """Lay a frame of blocks ready, once it is seen that nothing in it would be refused later."""
+    request = exchange.message.stage
+    try:
+        table, blocks = read_table(exchange.body, request.blocks)
+    except ValueError as error:
+        raise BadMessage(why=f"stage: {error}") from error
+    if table.events > BATCH_EVENTS_MAX:
+        raise BadMessage(why=f"stage: more than {BATCH_EVENTS_MAX} events in one batch")
+    if max(table.segment_list()) >= node.segments:
+        raise BadMessage(why=f"stage: a block of segment {max(table.segment_list())} of {node.segments}")
+    if len(request.attempt) != ATTEMPT_BYTES:
+        raise BadMessage(why=f"stage: an attempt has {ATTEMPT_BYTES} bytes")
+    if request.keep_ms > STAGE_KEEP_MS_MAX:
+        raise InvalidArgument(why=f"what is laid ready is kept for at most {STAGE_KEEP_MS_MAX} ms")
+    node.check_writable()
+    node.writer.check(_as_written(node.caches.find(request.cache_id), table, blocks))
+    chunks = await node.transactions.stage(
+        table,
+        blocks,
+        attempt=request.attempt,
+        frame=request.frame,
+        keep_ms=request.keep_ms or STAGE_KEEP_MS_DEFAULT,
+        timeout_ms=exchange.message.timeout_ms or REQUEST_TIMEOUT_MS_DEFAULT,
+    )
+    exchange.answer(Message(stage_answer=pb.StageAnswer(chunks=chunks)))
+
+
+def _as_written(cache: CacheState, table: Table, blocks: memoryview) -> Pending:
+    return Pending(
+        cache=cache, table=table, blocks=blocks, producer=0, conditions=(), previous=False, internal=False, done=lambda _result: None
+    )
+
+
+async def publish(node: TransactionsHandlersGround, exchange: Exchange) -> None:
+    """Have a batch written once."""
+    request = exchange.message.publish
+    name = checked_name(request.transaction)
+    if request.batch > BATCH_MAX:
+        raise InvalidArgument(why=f"batch {request.batch}: batches are numbered up to {BATCH_MAX}")
+    cache = node.caches.find(request.cache_id)
+    read_attempts(bytes(exchange.body), segments=node.segments)
+    route = node.transactions.route(cache.cache_id, name)
+    if not node.inner.leads(route):
+        node.forwarding.pass_on(exchange, node.inner.segment(route))
+        return
+    timeout_ms = exchange.message.timeout_ms or REQUEST_TIMEOUT_MS_DEFAULT
+    repeated = await node.transactions.publish(cache, name, request.batch, bytes(exchange.body), timeout_ms=timeout_ms)
+    exchange.answer(Message(publish_answer=pb.PublishAnswer(repeated=repeated)))
+
+
+async def publish_segment(node: TransactionsHandlersGround, exchange: Exchange) -> None:
+    """Write what attempts have laid ready in a segment that is led here."""
+    request = exchange.message.publish_segment
+    if request.segment >= node.segments:
+        raise BadMessage(why=f"publish_segment: segment {request.segment} of {node.segments}")
+    if not node.forwarding.leads(request.segment):
+        raise NotPrimary(segment=request.segment)
+    await node.transactions.publish_segment(request, timeout_ms=exchange.message.timeout_ms or REQUEST_TIMEOUT_MS_DEFAULT)
+    exchange.answer(_DONE)

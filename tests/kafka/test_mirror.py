@@ -100,7 +100,6 @@ def test_everything_is_there_once_before_it_and_after(client: blocking.Client, b
     assert all(later.id == one.id for one, later in pairwise(records) if later.value is None and one.partition == later.partition)
 
 
-@pytest.mark.parametrize("form", ["upsert", "raw"])
 def by_java(addresses: str, topic: str, count: int) -> list[list[str]]:
     """Return partition, key and value of records as Kafka's own console consumer prints them."""
     words = ["--bootstrap-server", addresses, "--topic", topic, "--from-beginning", "--isolation-level", "read_committed"]
@@ -189,6 +188,7 @@ def test_what_debeziums_own_transform_leaves_folds_into_the_cache(client: blocki
     assert removed == 6
 
 
+@pytest.mark.parametrize("form", ["upsert", "raw"])
 def test_values_are_told_as_they_are(client: blocking.Client, broker: str, name: str, form: str) -> None:
     cache = client.create_cache(name, before=False)
     write(cache)

@@ -23,7 +23,23 @@ from tests.process.member_ends import greet_as_member
 
 ENTRIES = 200
 EVERYBODY = {
-    *("hello", "ping", "get_topology", "cluster_info", "peer_hello", "write", "clear", "get", "get_many", "keys", "size", "poll", "watch"),
+    *(
+        "hello",
+        "ping",
+        "get_topology",
+        "cluster_info",
+        "peer_hello",
+        "write",
+        "stage",
+        "publish",
+        "clear",
+        "get",
+        "get_many",
+        "keys",
+        "size",
+        "poll",
+        "watch",
+    ),
     *("iteration_start", "iteration_next", "iteration_end", "for_each", "log_ends", "last_events", "plan_events", "list_filters"),
     *("near_watch", "near_interest"),
     *("group_beat", "leave_group", "commit_group", "take_tasks", "settle_tasks", "list_groups", "describe_group", "reset_group"),
@@ -51,6 +67,7 @@ MEMBERS = {
     "shift_places": ({"cache_id": 1, "by": 1}, "BAD_MESSAGE"),  # it names no segments
     "replicate": ({"rows": 1, "recipient": "another"}, "BAD_MESSAGE"),
     "acknowledge": ({"recipient": "another"}, "BAD_MESSAGE"),
+    "publish_segment": ({"cache_id": 1, "segment": 0, "producer": 1}, "BAD_MESSAGE"),  # no producer of a transaction
     "retention_cut": ({"cache_id": 1, "id": 1 << 50}, "NOT_PRIMARY"),
 }
 WITHOUT_GREETING = {"peer_proof": "NOT_MEMBER"}  # members' greetings say for themselves who they are of

@@ -293,14 +293,19 @@ def read_attempts(data: bytes, *, segments: int) -> "Sequence[pb.StagedAttempt]"
         found = pb.StagedAttempts.FromString(data).attempts
     except DecodeError as error:
         raise BadMessage(why=f"publish: {error}") from error
-    for attempt in found:
+    check_attempts(found, segments=segments)
+    return found
+
+
+def check_attempts(staged: "Sequence[pb.StagedAttempt]", *, segments: int) -> None:
+    """Raise BadMessage where what attempts are said to have laid ready cannot be."""
+    for attempt in staged:
         columns = {len(attempt.segments), len(attempt.blocks), len(attempt.chunks)}
         is_rising = all(low < high for low, high in pairwise((-1, *attempt.segments, segments)))
         if len(attempt.attempt) != ATTEMPT_BYTES or len(columns) != 1 or not is_rising:
             raise BadMessage(why="publish: what an attempt is said to have laid ready cannot be")
         if not all(0 < blocks <= chunks for blocks, chunks in zip(attempt.blocks, attempt.chunks, strict=True)):
             raise BadMessage(why="publish: an attempt has fewer chunks than blocks, or none")
-    return found
 
 
 def _by_segment(staged: "Sequence[pb.StagedAttempt]") -> "Iterator[tuple[int, list[pb.StagedAttempt]]]":

@@ -7,9 +7,11 @@ from eventlog.errors import BadMessage, InvalidArgument, NotPrimary
 from eventlog.limits import BATCH_EVENTS_MAX, REQUEST_TIMEOUT_MS_DEFAULT, STAGE_KEEP_MS_DEFAULT, STAGE_KEEP_MS_MAX
 from eventlog.node.cluster.forward import Forwarding
 from eventlog.node.consumers.inner import Inner
-from eventlog.node.consumers.transactions import ATTEMPT_BYTES, Transactions, read_attempts
+from eventlog.node.consumers.transactions import ATTEMPT_BYTES, Transactions, check_attempts, read_attempts
 from eventlog.node.writing.writer import Writer
+from eventlog.routing.window import SEQUENCE_MAX
 from eventlog.state.caches import Caches, CacheState
+from eventlog.state.producers import TRANSACTIONS_FROM
 from eventlog.transport.connection import Exchange
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Done, Message
@@ -88,6 +90,13 @@ async def publish_segment(node: TransactionsHandlersGround, exchange: Exchange) 
     request = exchange.message.publish_segment
     if request.segment >= node.segments:
         raise BadMessage(why=f"publish_segment: segment {request.segment} of {node.segments}")
+    if request.producer < TRANSACTIONS_FROM:
+        raise BadMessage(why=f"publish_segment: {request.producer} is no transaction's producer")
+    check_attempts(request.attempts, segments=node.segments)
+    if not request.attempts or any(list(attempt.segments) != [request.segment] for attempt in request.attempts):
+        raise BadMessage(why=f"publish_segment: something else than blocks of segment {request.segment}")
+    if request.first + sum(attempt.blocks[0] for attempt in request.attempts) > SEQUENCE_MAX:
+        raise BadMessage(why=f"publish_segment: numbers of blocks end at {SEQUENCE_MAX}")
     if not node.forwarding.leads(request.segment):
         raise NotPrimary(segment=request.segment)
     await node.transactions.publish_segment(request, timeout_ms=exchange.message.timeout_ms or REQUEST_TIMEOUT_MS_DEFAULT)

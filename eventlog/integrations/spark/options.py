@@ -14,7 +14,7 @@ import orjson
 
 from eventlog.errors import InvalidArgument
 from eventlog.ids import ID_MAX, id_before
-from eventlog.limits import ANSWER_BYTES_MAX, MIB
+from eventlog.limits import ANSWER_BYTES_MAX, MIB, STAGE_KEEP_MS_DEFAULT, STAGE_KEEP_MS_MAX
 
 PARTITIONS_MAX: Final = 16
 PARTITION_EVENTS_MIN: Final = 500_000
@@ -45,6 +45,14 @@ _SHOWN: Final = (
     *("servers", "cache", "startingPosition", "endingPosition", "segments", "where", "parameters", "filter", "params", "select", "columns"),
     *("failOnDataLoss", "maxEventsPerTrigger", "maxBytesPerTrigger", "maxWaitMs", "partitions", "fetchBytes", "rows", "asOf"),
 )
+_SINK_NAMES: Final = {
+    "servers": "servers",
+    "cache": "cache",
+    "txnid": "transaction",
+    "removecolumn": "remove_column",
+    "stagettlms": "keep_ms",
+}
+_SINK_SHOWN: Final = ("servers", "cache", "txnId", "removeColumn", "stageTtlMs")
 _SPARKS: Final = {"path", "checkpointlocation", "queryname", "schema", "outputmode", "header"}
 _CLIENT: Final = "client."
 _CLIENT_NAMES: Final = {"timeout_ms": int, "connect_timeout_ms": int, "reconnect_ms_max": int, "routing": str, "name": str}
@@ -101,12 +109,37 @@ class SourceOptions:
         return {name: value for name, value in found.items() if value is not None}
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SinkOptions:
+    """What a sink is asked for. `transaction`: the query's id where it is empty, and one by chance for a batch."""
+
+    servers: tuple[str, ...]
+    cache: str
+    transaction: str = ""
+    remove_column: str = ""
+    keep_ms: int = STAGE_KEEP_MS_DEFAULT
+    client: Mapping[str, Any] = field(default_factory=dict)
+
+
 def read_options(given: Mapping[str, str]) -> SourceOptions:
-    """Return what Spark passes on as options.
+    """Return what Spark passes on as options of a source.
 
     Raises:
         InvalidArgument: naming what is unknown, with the nearest name, or cannot be.
     """
+    found = _read(given, _NAMES, shown=_SHOWN)
+    _check(found)
+    return SourceOptions(**found)
+
+
+def sink_options(given: Mapping[str, str]) -> SinkOptions:
+    """Return what Spark passes on as options of a sink. Raises as `read_options`."""
+    found = _read(given, _SINK_NAMES, shown=_SINK_SHOWN)
+    _check_place(found)
+    return SinkOptions(**found)
+
+
+def _read(given: Mapping[str, str], names: Mapping[str, str], *, shown: tuple[str, ...]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     client: dict[str, Any] = {}
     for name, text in given.items():
@@ -115,18 +148,21 @@ def read_options(given: Mapping[str, str]) -> SourceOptions:
             continue
         if key.startswith(_CLIENT):
             client |= _client_option(name[len(_CLIENT) :].lower(), text)
-        elif key in _NAMES:
-            found[_NAMES[key]] = _value(_NAMES[key], text, option=_shown(key))
+        elif key in names:
+            found[names[key]] = _value(names[key], text, option=_shown(key))
         else:
-            raise InvalidArgument(why=f"there is no option {name!r}{_nearest(name)}")
-    _check(found)
-    return SourceOptions(**found, client=client)
+            raise InvalidArgument(why=f"there is no option {name!r}{_nearest(name, shown)}")
+    return found | {"client": client}
 
 
-def _check(found: Mapping[str, Any]) -> None:
+def _check_place(found: Mapping[str, Any]) -> None:
     for name in ("servers", "cache"):
         if not found.get(name):
             raise InvalidArgument(why=f"the option {name} is missing")
+
+
+def _check(found: Mapping[str, Any]) -> None:
+    _check_place(found)
     if found.get("rows") == "state":
         for name in ("starting_position", "ending_position"):
             if name in found:
@@ -138,12 +174,12 @@ def _check(found: Mapping[str, Any]) -> None:
 
 
 def _shown(key: str) -> str:
-    return next(name for name in _SHOWN if name.lower() == key)
+    return next(name for name in (*_SHOWN, *_SINK_SHOWN) if name.lower() == key)
 
 
-def _nearest(name: str) -> str:
-    meant = get_close_matches(name.lower(), list(_NAMES), n=1)
-    return f"; did you mean {_shown(meant[0])}?" if meant else f"; there are {', '.join(_SHOWN)}, and client.*"
+def _nearest(name: str, shown: tuple[str, ...]) -> str:
+    meant = get_close_matches(name.lower(), [one.lower() for one in shown], n=1)
+    return f"; did you mean {_shown(meant[0])}?" if meant else f"; there are {', '.join(shown)}, and client.*"
 
 
 def _client_option(name: str, text: str) -> dict[str, Any]:
@@ -153,8 +189,8 @@ def _client_option(name: str, text: str) -> dict[str, Any]:
     return {name: _number(text, option=f"client.{name}", high=1 << 31) if kind is int else text}
 
 
-_KINDS: Final = {one.name: one.type for one in fields(SourceOptions)}
-_HIGHS: Final = {"max_wait_ms": WAIT_MS_MAX, "partitions": 4_096, "fetch_bytes": ANSWER_BYTES_MAX}
+_KINDS: Final = {one.name: one.type for one in (*fields(SourceOptions), *fields(SinkOptions))}
+_HIGHS: Final = {"keep_ms": STAGE_KEEP_MS_MAX, "max_wait_ms": WAIT_MS_MAX, "partitions": 4_096, "fetch_bytes": ANSWER_BYTES_MAX}
 
 
 def _value(name: str, text: str, *, option: str) -> Any:

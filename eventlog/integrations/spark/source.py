@@ -4,8 +4,6 @@ Spark makes these objects on the driver and sends them, pickled, to its tasks: s
 they are used, one a process.
 """
 
-import os
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -19,8 +17,10 @@ from eventlog import blocking
 from eventlog.errors import EventLogError, InvalidArgument
 from eventlog.integrations.spark.columns import Columns, record_batch, state_batch
 from eventlog.integrations.spark.offsets import Scope, id_of, offset_of
-from eventlog.integrations.spark.options import SourceOptions, Start, read_options
+from eventlog.integrations.spark.options import SourceOptions, Start, read_options, sink_options
 from eventlog.integrations.spark.ranges import Range, ranges_of
+from eventlog.integrations.spark.session import client_of
+from eventlog.integrations.spark.sink import BatchWriter, StreamWriter, layout_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -28,24 +28,11 @@ if TYPE_CHECKING:
 
     from eventlog.client.reports import Plan
 
-_NAME: Final = "spark"
 STATE_ROWS: Final = 10_000
-_clients: dict[tuple[Any, ...], blocking.Client] = {}
-_opening = threading.Lock()
-
-
-def client_of(options: SourceOptions) -> blocking.Client:
-    """Return this process's client of a cluster. It is kept between tasks; one from before a fork is left to whoever made it."""
-    key = (os.getpid(), options.servers, tuple(sorted(options.client.items())))
-    with _opening:
-        found = _clients.get(key)
-        if found is None:
-            found = _clients[key] = blocking.connect(*options.servers, **{"name": _NAME, **options.client})
-        return found
 
 
 class EventLogSource(DataSource):
-    """A cache of events."""
+    """A cache of events, to read and to write."""
 
     @classmethod
     def name(cls) -> str:
@@ -71,6 +58,14 @@ class EventLogSource(DataSource):
         if self._asked.rows == "state":
             raise InvalidArgument(why="rows=state is for a batch: entries are as of a moment, and what happens to them are events")
         return EventsStreamReader(self._asked, _names(self._asked, schema))
+
+    def writer(self, schema: "StructType", overwrite: bool) -> "BatchWriter":  # noqa: FBT001 -- Spark's
+        """Return what writes a batch whose columns are `schema`."""
+        return BatchWriter(sink_options(self.options), layout_of(self.options, schema.names, overwrite=overwrite))
+
+    def streamWriter(self, schema: "StructType", overwrite: bool) -> "StreamWriter":  # noqa: N802, FBT001 -- Spark's
+        """Return what writes a stream whose columns are `schema`."""
+        return StreamWriter(sink_options(self.options), layout_of(self.options, schema.names, overwrite=overwrite))
 
 
 def columns_of(options: SourceOptions) -> Columns:

@@ -2,7 +2,7 @@
 
 from eventlog.errors.tree import Refused
 
-__all__ = ["ProducerUnknown", "SequenceGap", "StageLost"]
+__all__ = ["ProducerUnknown", "SequenceGap", "StageExpired", "StageLost"]
 
 
 class SequenceGap(Refused):
@@ -23,6 +23,14 @@ class ProducerUnknown(Refused):
 
 class StageLost(Refused):
     code = "STAGE_LOST"
-    sentence = "segment {segment} has not all that attempt {attempt} laid ready (it is removed when its time is over); make the batch anew"
+    sentence = (
+        "segment {segment} has not all that attempt {attempt} laid ready; of its batch, some may be written: publish it by another name"
+    )
     segment: int
+    attempt: str
+
+
+class StageExpired(Refused):
+    code = "STAGE_EXPIRED"
+    sentence = "what attempt {attempt} laid ready is about to be removed; make the batch anew, and have it kept for longer"
     attempt: str

@@ -588,22 +588,26 @@ class Stage(_message.Message):
     def __init__(self, cache_id: _Optional[int] = ..., attempt: _Optional[bytes] = ..., frame: _Optional[int] = ..., blocks: _Optional[int] = ..., keep_ms: _Optional[int] = ...) -> None: ...
 
 class StageAnswer(_message.Message):
-    __slots__ = ("chunks",)
+    __slots__ = ("chunks", "until_ms")
     CHUNKS_FIELD_NUMBER: _ClassVar[int]
+    UNTIL_MS_FIELD_NUMBER: _ClassVar[int]
     chunks: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, chunks: _Optional[_Iterable[int]] = ...) -> None: ...
+    until_ms: int
+    def __init__(self, chunks: _Optional[_Iterable[int]] = ..., until_ms: _Optional[int] = ...) -> None: ...
 
 class StagedAttempt(_message.Message):
-    __slots__ = ("attempt", "segments", "blocks", "chunks")
+    __slots__ = ("attempt", "segments", "blocks", "chunks", "until_ms")
     ATTEMPT_FIELD_NUMBER: _ClassVar[int]
     SEGMENTS_FIELD_NUMBER: _ClassVar[int]
     BLOCKS_FIELD_NUMBER: _ClassVar[int]
     CHUNKS_FIELD_NUMBER: _ClassVar[int]
+    UNTIL_MS_FIELD_NUMBER: _ClassVar[int]
     attempt: bytes
     segments: _containers.RepeatedScalarFieldContainer[int]
     blocks: _containers.RepeatedScalarFieldContainer[int]
     chunks: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, attempt: _Optional[bytes] = ..., segments: _Optional[_Iterable[int]] = ..., blocks: _Optional[_Iterable[int]] = ..., chunks: _Optional[_Iterable[int]] = ...) -> None: ...
+    until_ms: int
+    def __init__(self, attempt: _Optional[bytes] = ..., segments: _Optional[_Iterable[int]] = ..., blocks: _Optional[_Iterable[int]] = ..., chunks: _Optional[_Iterable[int]] = ..., until_ms: _Optional[int] = ...) -> None: ...
 
 class StagedAttempts(_message.Message):
     __slots__ = ("attempts",)

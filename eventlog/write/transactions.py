@@ -20,6 +20,7 @@ from eventlog.state.producers import TRANSACTIONS_FROM
 BATCH_MAX: Final = ID_MAX
 _RENEW_MS: Final = PRODUCER_IDLE_MS_MAX // 2  # a producer is forgotten after as long again: nothing is begun under one that may be
 _GO_ON_MS: Final = PRODUCER_IDLE_MS_MAX - 3_600_000
+_CARRY_OUT_MS: Final = 60_000
 _SEQUENCE_MAX: Final = 1 << 31
 _NAME_BYTES_MAX: Final = 200
 
@@ -88,6 +89,11 @@ def decided(found: Transaction | None, *, batch: int, attempts: bytes, segments:
 def done(found: Transaction, blocks: Ints) -> Transaction:
     """Return a batch that is in every segment; `blocks` is how many it has in each."""
     return msgspec.structs.replace(found, is_done=True, attempts=b"", firsts=_packed(firsts_of(found) + blocks))
+
+
+def kept_until(now_ms: int, keep_ms: int) -> int:
+    """Return up to when a batch may be decided of what is laid ready now; the rest of its time is for writing it."""
+    return now_ms + keep_ms - min(keep_ms // 4, _CARRY_OUT_MS)
 
 
 def check_age(found: Transaction, *, now_ms: int) -> None:

@@ -49,7 +49,8 @@ class CacheStages(CacheHandle):
         decided first. What a batch has in one segment appears in order, up to 4 MiB of it at once; not in all segments at once.
 
         Raises:
-            StageLost: something is not there any more, and was not written.
+            StageExpired: what was laid ready is near its end. Nothing is decided: make the batch anew.
+            StageLost: something is gone since the batch was decided; some of it may be written.
             OutcomeUnknown, Unavailable: publish it again, to have it go on.
         """
         if not 0 <= batch <= _BATCH_MAX:
@@ -76,6 +77,7 @@ class Stage(Shown):
         self._frames = 0
         self._blocks: Counter[int] = Counter()
         self._chunks: Counter[int] = Counter()
+        self._until_ms = 0
         self._error: BaseException | None = None
         self.events = 0
 
@@ -117,6 +119,7 @@ class Stage(Shown):
             segments=segments,
             blocks=[self._blocks[segment] for segment in segments],
             chunks=[self._chunks[segment] for segment in segments],
+            until_ms=self._until_ms,
         )
         return pb.StagedAttempts(attempts=[attempt] if segments else []).SerializeToString()
 
@@ -147,7 +150,9 @@ class Stage(Shown):
             )
         )
         reply = await self._core.requests.ask(request, *frame.buffers, timeout_ms=timeout_ms)
-        for segment, chunks in zip(frame.table["segment"].tolist(), reply.message.stage_answer.chunks, strict=True):
+        answer = reply.message.stage_answer
+        self._until_ms = min(self._until_ms or answer.until_ms, answer.until_ms)
+        for segment, chunks in zip(frame.table["segment"].tolist(), answer.chunks, strict=True):
             self._blocks[segment] += 1
             self._chunks[segment] += chunks
         self._frames += 1

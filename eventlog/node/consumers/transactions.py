@@ -34,6 +34,7 @@ from eventlog.errors import (
     NotPrimary,
     OutcomeUnknown,
     SequenceGap,
+    StageExpired,
     StageLost,
     Unavailable,
     VersionMismatch,
@@ -131,6 +132,7 @@ class Transactions:
         """Have a batch written once; return whether it had been before. This node leads the transaction's route.
 
         Raises:
+            StageExpired: nothing is decided, and what is laid ready is near its end.
             StageLost, OutcomeUnknown: as `publish_segment`.
             EventLogError: it goes on when it is asked for again.
         """
@@ -147,6 +149,7 @@ class Transactions:
             if step is Step.REPEATED:
                 return True
             if step is Step.BEGIN or found is None:
+                self._check_kept(attempts)
                 found = transactions.decided(
                     found,
                     batch=batch,
@@ -163,6 +166,13 @@ class Transactions:
             self._node.own(asyncio.create_task(self._remove(staged), name="published stages"))
             if found.batch == batch:
                 return step is Step.GO_ON
+
+    def _check_kept(self, attempts: bytes) -> None:
+        """Refuse to decide of what may be gone before it is written: a batch that is decided is never made anew."""
+        now_ms = self._node.clock.physical_ms()
+        for attempt in pb.StagedAttempts.FromString(attempts).attempts:
+            if attempt.until_ms < now_ms:
+                raise StageExpired(attempt=attempt.attempt.hex())
 
     async def _known(self, route: bytes) -> tuple[Transaction | None, int]:
         entry = await self._node.inner.entry(TRANSACTIONS, route + b"\0")

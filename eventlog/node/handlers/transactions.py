@@ -4,6 +4,7 @@ from typing import Protocol
 
 from eventlog.batch.build import Table, read_table
 from eventlog.errors import BadMessage, InvalidArgument, NotPrimary
+from eventlog.ids import FlakeClock
 from eventlog.limits import BATCH_EVENTS_MAX, REQUEST_TIMEOUT_MS_DEFAULT, STAGE_KEEP_MS_DEFAULT, STAGE_KEEP_MS_MAX
 from eventlog.node.cluster.forward import Forwarding
 from eventlog.node.consumers.inner import Inner
@@ -16,7 +17,7 @@ from eventlog.transport.connection import Exchange
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Done, Message
 from eventlog.write.groups import Pending
-from eventlog.write.transactions import BATCH_MAX, checked_name
+from eventlog.write.transactions import BATCH_MAX, checked_name, kept_until
 
 _DONE = Message(done=Done())
 
@@ -25,6 +26,7 @@ class TransactionsHandlersGround(Protocol):
     """What this module needs of the node."""
 
     segments: int
+    clock: FlakeClock
     caches: Caches
     inner: Inner
     writer: Writer
@@ -51,15 +53,17 @@ async def stage(node: TransactionsHandlersGround, exchange: Exchange) -> None:
         raise InvalidArgument(why=f"what is laid ready is kept for at most {STAGE_KEEP_MS_MAX} ms")
     node.check_writable()
     node.writer.check(_as_written(node.caches.find(request.cache_id), table, blocks))
+    keep_ms = request.keep_ms or STAGE_KEEP_MS_DEFAULT
+    until_ms = kept_until(node.clock.physical_ms(), keep_ms)
     chunks = await node.transactions.stage(
         table,
         blocks,
         attempt=request.attempt,
         frame=request.frame,
-        keep_ms=request.keep_ms or STAGE_KEEP_MS_DEFAULT,
+        keep_ms=keep_ms,
         timeout_ms=exchange.message.timeout_ms or REQUEST_TIMEOUT_MS_DEFAULT,
     )
-    exchange.answer(Message(stage_answer=pb.StageAnswer(chunks=chunks)))
+    exchange.answer(Message(stage_answer=pb.StageAnswer(chunks=chunks, until_ms=until_ms)))
 
 
 def _as_written(cache: CacheState, table: Table, blocks: memoryview) -> Pending:

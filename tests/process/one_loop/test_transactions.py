@@ -17,6 +17,7 @@ from eventlog.errors import (
     NotMember,
     OperationRefused,
     OutcomeUnknown,
+    StageExpired,
     StageLost,
     TooLarge,
     Unavailable,
@@ -122,16 +123,32 @@ def test_what_would_be_refused_is_refused_before_it_is_laid_ready(tmp_path):
     run(act())
 
 
-def test_a_batch_of_which_something_is_gone_is_refused_and_named(tmp_path):
+def test_a_batch_that_is_decided_and_has_lost_something_stays_refused_and_is_named(tmp_path):
     async def act():
         async with cluster_of(tmp_path) as cluster, client_of(cluster) as client:
             cache = await client.create_cache("c")
-            part = await staged(cache, [("a", 1)], keep_ms=1)
-            attempts = pb.StagedAttempts.FromString(part)
+            attempts = pb.StagedAttempts.FromString(await staged(cache, [("a", 1)]))
             attempts.attempts[0].chunks[0] = 2
-            with pytest.raises(StageLost, match="not all that attempt"):
-                await cache.publish("load", 0, [attempts.SerializeToString()])
+            for part in (attempts.SerializeToString(), await staged(cache, [("a", 1)])):
+                with pytest.raises(StageLost, match="not all that attempt"):
+                    await cache.publish("load", 0, [part])
             assert await cache.size() == 0
+            assert await cache.publish("another", 0, [await staged(cache, [("a", 1)])]) is False
+
+    run(act())
+
+
+def test_nothing_is_decided_of_what_is_about_to_go_and_the_batch_can_be_made_anew(tmp_path):
+    async def act():
+        async with cluster_of(tmp_path) as cluster, client_of(cluster) as client:
+            cache = await client.create_cache("c")
+            old, lasting = await staged(cache, [("a", 1)], keep_ms=40), await staged(cache, [("b", 1)])
+            await asyncio.sleep(0.05)
+            for parts in ([old], [lasting, old]):
+                with pytest.raises(StageExpired, match="about to be removed"):
+                    await cache.publish("load", 0, parts)
+            assert await cache.publish("load", 0, [await staged(cache, [("a", 2)]), lasting]) is False
+            assert {key: entry.value async for key, entry in cache.entries()} == {"a": 2, "b": 1}
 
     run(act())
 

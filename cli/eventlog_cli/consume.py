@@ -27,13 +27,13 @@ from eventlog.client.reading.wanted import read_token, shortest, start_of
 from eventlog.errors import EventsTrimmed, InvalidArgument, StaleMember, Unavailable
 from eventlog.ids import IdTimes, id_before, time_of
 from eventlog.limits import CLOCK_AHEAD_MS_MAX
-from eventlog_cli.conventions import EndingInOrder, common_options, open_client, settings
+from eventlog_cli.conventions import EndingInOrder, common_options, load_archives, open_client, settings
 from eventlog_cli.output import note, note_interrupt, stdout
 from eventlog_cli.parameters import ID, MOMENT, PARAM, POSITIVE, SEGMENTS, SPAN, START
 from eventlog_cli.render import Render, renderer
 
 if TYPE_CHECKING:
-    from eventlog.blocking import Cache
+    from eventlog.blocking import Cache, Client
     from eventlog.client.reading.batches import EventBatch
     from eventlog.client.reports import LogEnds
     from eventlog.events import Event
@@ -70,6 +70,7 @@ _PLACES = frozenset({"earliest", "latest", "committed"})
 @click.option("--continuous", is_flag=True, help="With --where on entries: what enters, changes in or leaves the set of those that match.")
 @click.option("--listener", metavar="ID", help="What this listener wants, from where it has acknowledged.")
 @click.option("--select", metavar="FIELDS", help="These fields of the value alone, as in value.total,value.customer.name.")
+@click.option("--archive", type=click.Path(), metavar="PATH", help="Take from this archive what it has, and from the nodes what follows.")
 @click.option("--format", "format_name", type=click.Choice(["json", "raw", "csv"]), default="json", show_default=True, help="How to print.")
 @click.option("--output-format", "pattern", metavar="PATTERN", help=r"Print each event by a pattern, as in '%k %v\n'; see above.")
 @common_options
@@ -87,6 +88,7 @@ def command(
     format_name: str,
     pattern: str | None,
     params: tuple[tuple[str, Any], ...],
+    archive: str | None,
     **reading: Any,
 ) -> None:
     r"""Print the events of CACHE after an id, one a line, in the order of their ids.
@@ -103,6 +105,8 @@ def command(
     render = _render(format_name, pattern, has_changes=reading["continuous"])
     _check_start(from_id=from_id, from_time=from_time, tail=tail, state_first=state_first, group=group, **reading)
     _check_wanted(params=params, group=group, **reading)
+    if archive is not None:
+        _check_archived(tail=tail, group=group, state_first=state_first, **reading)
     if group is not None:
         refuse_beside_group(position_file=position_file, **reading)
         chosen = GroupRead(group=group, from_id=from_id, from_time=from_time, events_max=events_max)
@@ -122,12 +126,16 @@ def command(
             reading["until_id"] = None if reading["follow"] else ends.last_id
         elif start == "latest":
             start = cache.log_ends().last_id  # a place to resume from, should an interrupt come before any event
-        elif kept is None:
+        elif kept is None and archive is None:
             say_beginning(cache, start, is_time=from_time is not None)
         if file is not None and kept is None and start != "earliest":
             file.write(str(start))
         goes_on = listener is not None and from_id is None and from_time is None and start == "earliest"
-        batches = cache.event_batches(from_id=None if goes_on else start, state_first=state_first, **reading)
+        batches: Iterator[EventBatch]
+        if archive is None:
+            batches = cache.event_batches(from_id=None if goes_on else start, state_first=state_first, **reading)
+        else:
+            batches = _over_archive(client, cache_name, archive, start, **reading)
         printer = Printer(render, file=file, events_max=events_max)
         try:
             printer.run(batches)
@@ -185,6 +193,32 @@ def _check_wanted(*, params: tuple[tuple[str, Any], ...], group: str | None, **r
         raise click.UsageError("--group and --on-trimmed resync exclude each other: a group does not read state")
     if reading["listener"] is not None and (group or any(reading[name] for name in ("where", "filter", "select", "continuous"))):
         raise click.UsageError("--listener says what is wanted: it excludes --group, --where, --filter, --select and --continuous")
+
+
+_NOT_OF_ARCHIVES = ("tail", "group", "state_first", "filter", "continuous", "listener")
+
+
+def _check_archived(**options: Any) -> None:
+    """Raise a usage error for options that archives do not have."""
+    for name in _NOT_OF_ARCHIVES:
+        if options[name]:
+            raise click.UsageError(f"--archive and --{name.replace('_', '-')} exclude each other: that is the nodes' to answer")
+    if options["on_trimmed"] == "resync":
+        raise click.UsageError("--archive and --on-trimmed resync exclude each other: the archive has what was trimmed")
+
+
+def _over_archive(client: "Client", cache: str, path: str, start: Start, **reading: Any) -> "Iterator[EventBatch]":
+    if isinstance(start, str) and start != "earliest":
+        at = read_token(start).at
+        if not isinstance(at, int):
+            raise InvalidArgument(why="the position is one of each segment; an archive goes on behind one id")
+        start = at
+    archives = load_archives()
+    options = {name: value for name, value in reading.items() if value is not None and name not in (*_NOT_OF_ARCHIVES, "params")}
+    found: Iterator[EventBatch] = archives.event_batches(
+        archives.open(path), client, cache, None if start == "earliest" else start, **options
+    )
+    return found
 
 
 def _resume_hint(position: str, start: Start, position_file: str | None) -> str:

@@ -144,6 +144,16 @@ def _real_connect() -> Callable[..., Any]:
     return connect
 
 
+def load_archives() -> Any:
+    """Return the module of archives. Raises ClickException where its extra is not installed."""
+    try:
+        with Importing():
+            from eventlog.integrations import archive  # noqa: PLC0415 -- as above
+    except ImportError as error:
+        raise click.ClickException(f"{error.name} is not installed, which archives take: pip install 'eventlog[archive]'") from error
+    return archive
+
+
 _ASKING = (signal.SIGTERM, signal.SIGHUP)
 
 

@@ -231,6 +231,12 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "mirror resume": ("eventlog mirror resume orders",),
     "mirror reset": ("eventlog mirror reset orders --to earliest --dry-run", "eventlog mirror reset orders --to 912813402609418241"),
     "mirror remove": ("eventlog mirror remove orders --yes", "eventlog mirror remove orders --yes --delete-topics"),
+    "pipeline": ("eventlog pipeline archive orders --to /archives/orders", "eventlog pipeline audit orders --archive /archives/orders"),
+    "pipeline archive": (
+        "eventlog pipeline archive orders --to /archives/orders",
+        "eventlog pipeline archive orders --to /archives/orders --every 5m --hold 10GiB",
+    ),
+    "pipeline audit": ("eventlog pipeline audit orders --archive /archives/orders --json",),
     "id": ("eventlog id decode 912813402609418241", "eventlog id at 1h"),
     "id decode": ("eventlog id decode 912813402609418241",),
     "id at": ("eventlog id at 2026-11-20T10:00:00Z", "eventlog consume orders --from-id $(eventlog id at 1h)"),

@@ -8,6 +8,7 @@ remaining rows (`take`). `join_events` makes a reader's block of the rows that m
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -43,6 +44,19 @@ class Runs:
     def places(self) -> Ints:
         """Return the index of every event in its run."""
         return np.arange(int(self.counts.sum())) - (self.counts.cumsum() - self.counts).repeat(self.counts)
+
+
+class Placed(Protocol):
+    """Where events are in the log, a row each."""
+
+    @property
+    def ids(self) -> Ints: ...
+    @property
+    def segments(self) -> Ints: ...
+    @property
+    def offsets(self) -> Ints: ...
+    @property
+    def epochs(self) -> Ints: ...
 
 
 class EventColumns:
@@ -226,34 +240,56 @@ def join_events(events: EventColumns, *, values: Column | None = None, before: C
 
     `values` and `before` (offsets and bytes) stand instead of their own; without `keeps_before` there are no before-images.
     """
-    count = len(events)
+    images = (before or _column(events.before)) if keeps_before and events.before is not None else None
+    return joined_of(
+        events,
+        kinds=events.kinds,
+        keys=_column(events.keys),
+        values=values or _column(events.values),
+        before=images,
+        headers=None if events.headers is None else _column(events.headers),
+        expiry=events.expiry,
+        schema_ids=events.schema_ids,
+    )
+
+
+def joined_of(
+    events: Placed,
+    *,
+    kinds: npt.NDArray[np.uint8],
+    keys: Column,
+    values: Column,
+    before: Column | None = None,
+    headers: Column | None = None,
+    expiry: Ints | None = None,
+    schema_ids: Ints | None = None,
+) -> Joined:
+    """Return columns of events as a table of runs and one block, in their order: by segment, then id."""
     columns: list[Bytes] = []
     sizes: list[int] = []
     bitmap = 0
-    keys = _column(events.keys)
-    own_values = values or _column(events.values)
-    images = events.before if keeps_before else None
-    for bit, found in ((EXPIRY, events.expiry), (BEFORE, images), (HEADERS, events.headers), (SCHEMA_ID, events.schema_ids)):
-        if found is None:
+    numbers = {
+        EXPIRY: None if expiry is None else expiry.astype("<i8"),
+        SCHEMA_ID: None if schema_ids is None else schema_ids.astype("<u4"),
+    }
+    texts = {BEFORE: before, HEADERS: headers}
+    for bit in (EXPIRY, BEFORE, HEADERS, SCHEMA_ID):
+        column, text = numbers.get(bit), texts.get(bit)
+        if column is None and text is None:
             continue
         bitmap |= bit
-        if isinstance(found, Texts):
-            pieces = before if bit == BEFORE and before is not None else _column(found)
-            columns += pieces
-            sizes.append(pad8(len(pieces[0])) + len(pieces[1]))
-        else:
-            columns.append(found.astype("<i8" if bit == EXPIRY else "<u4").tobytes())
-            sizes.append(len(columns[-1]))
-    head = np.array([count, bitmap, len(keys[1]), len(own_values[1]), *sizes], "<u4").tobytes()
-    pieces_all = (head, events.kinds.tobytes(), *keys, *own_values, *columns)
+        columns += (column.tobytes(),) if column is not None else text or ()
+        sizes.append(column.nbytes if column is not None else pad8(len(columns[-2])) + len(columns[-1]))
+    head = np.array([len(kinds), bitmap, len(keys[1]), len(values[1]), *sizes], "<u4").tobytes()
+    pieces_all = (head, kinds.tobytes(), *keys, *values, *columns)
     block = b"".join([piece for column in pieces_all for piece in (column, bytes(-len(column) & 7))])
-    return Joined(runs=runs_of(events), block=block, events=count)
+    return Joined(runs=runs_of(events), block=block, events=len(kinds))
 
 
-def runs_of(events: EventColumns) -> npt.NDArray[np.void]:
+def runs_of(events: Placed) -> npt.NDArray[np.void]:
     """Return the table of runs that events are, rows of layout.RUN: neighbours in one where ids, offsets and epoch go on."""
     ids, segments, offsets, epochs = events.ids, events.segments, events.offsets, events.epochs
-    count = len(events)
+    count = len(ids)
     goes_on = (
         (segments[1:] == segments[:-1]) & (ids[1:] == ids[:-1] + ID_STEP) & (offsets[1:] == offsets[:-1] + 1) & (epochs[1:] == epochs[:-1])
     )

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from eventlog.errors import CacheRecreated, InvalidArgument, PositionMismatch
 from eventlog.ids import ID_MAX
-from eventlog.integrations.spark.columns import Columns
+from eventlog.integrations.archive.columns import Columns
+from eventlog.integrations.archive.ranges import PARTITION_BYTES_MIN, PARTITION_EVENTS_MIN, PARTITIONS_MAX, ranges_of
 from eventlog.integrations.spark.offsets import Scope, id_of, offset_of
-from eventlog.integrations.spark.options import PARTITION_BYTES_MIN, PARTITION_EVENTS_MIN, PARTITIONS_MAX, Start, read_options
-from eventlog.integrations.spark.ranges import ranges_of
+from eventlog.integrations.spark.options import Start, read_options
 
 NEEDED = {"servers": "a:1,b:2", "cache": "c"}
 SCOPE = Scope(cluster="c-1", cache="orders", cache_id=7)

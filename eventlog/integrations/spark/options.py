@@ -14,11 +14,8 @@ import orjson
 
 from eventlog.errors import InvalidArgument
 from eventlog.ids import ID_MAX, id_before
-from eventlog.limits import ANSWER_BYTES_MAX, MIB, STAGE_KEEP_MS_DEFAULT, STAGE_KEEP_MS_MAX
+from eventlog.limits import ANSWER_BYTES_MAX, STAGE_KEEP_MS_DEFAULT, STAGE_KEEP_MS_MAX
 
-PARTITIONS_MAX: Final = 16
-PARTITION_EVENTS_MIN: Final = 500_000
-PARTITION_BYTES_MIN: Final = 64 * MIB
 WAIT_MS_MAX: Final = 60_000
 _NAMES: Final = {
     "servers": "servers",

@@ -15,10 +15,10 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 
 from eventlog import blocking
 from eventlog.errors import EventLogError, InvalidArgument
-from eventlog.integrations.spark.columns import Columns, record_batch, state_batch
+from eventlog.integrations.archive.columns import Columns, columns_of, record_batch, state_batch
+from eventlog.integrations.archive.ranges import Range, ranges_of
 from eventlog.integrations.spark.offsets import Scope, id_of, offset_of
 from eventlog.integrations.spark.options import SourceOptions, Start, read_options, sink_options
-from eventlog.integrations.spark.ranges import Range, ranges_of
 from eventlog.integrations.spark.session import client_of
 from eventlog.integrations.spark.sink import BatchWriter, StreamWriter, layout_of
 
@@ -46,7 +46,7 @@ class EventLogSource(DataSource):
     def schema(self) -> str:
         """Return the columns that are chosen, or all that there are, as the cache's formats have them."""
         asked = self._asked
-        return columns_of(asked).ddl(asked.columns)
+        return _columns_of(asked).ddl(asked.columns)
 
     def reader(self, schema: "StructType") -> "EventsReader | StateReader":
         """Return what reads a batch in the columns of `schema`."""
@@ -68,10 +68,8 @@ class EventLogSource(DataSource):
         return StreamWriter(sink_options(self.options), layout_of(self.options, schema.names, overwrite=overwrite))
 
 
-def columns_of(options: SourceOptions) -> Columns:
-    """Return the columns of a cache. Raises CacheNotFound."""
-    info = client_of(options).cache(options.cache).info()
-    return Columns(has_text_keys=info.key_format == "utf8", is_json=info.format == "json", is_state=options.rows == "state")
+def _columns_of(options: SourceOptions) -> Columns:
+    return columns_of(client_of(options).cache(options.cache), is_state=options.rows == "state")
 
 
 def _names(options: SourceOptions, schema: "StructType") -> tuple[str, ...]:
@@ -80,7 +78,7 @@ def _names(options: SourceOptions, schema: "StructType") -> tuple[str, ...]:
     Raises:
         InvalidArgument: there is none of a name, or its type is another.
     """
-    known = columns_of(options)
+    known = _columns_of(options)
     known.check(schema.names)
     for field in schema.fields:
         own, asked = known.types[field.name].lower().replace(" ", ""), field.dataType.simpleString()
@@ -138,9 +136,10 @@ class _Reading:
             on_trimmed="error" if options.fail_on_data_loss else "earliest",
             **options.reading(),
         )
+        is_avro = _columns_of(options).is_avro
         for batch in found:
             if len(batch):
-                yield record_batch(batch, self._names, cache=options.cache)
+                yield record_batch(batch, self._names, cache=options.cache, is_avro=is_avro)
 
 
 class EventsReader(_Reading, DataSourceReader):
@@ -172,10 +171,11 @@ class StateReader(_Reading, DataSourceReader):
         found = self._cache.entries(
             segments=wanted.segments, batch_size=STATE_ROWS, metadata=True, at=wanted.upto or None, **options.reading()
         )
+        is_avro = _columns_of(options).is_avro
         with found as rows:
             for batch in rows.batches():
                 if len(batch):
-                    yield state_batch(batch, self._names, cache=options.cache)
+                    yield state_batch(batch, self._names, cache=options.cache, is_avro=is_avro)
 
 
 class EventsStreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow):

@@ -147,8 +147,14 @@ def test_a_burst_beyond_a_cap_costs_the_listener_nothing_before_it_was_warned(tm
         assert kept_back.percent > 100
         answers = [await poll(connections[2], cluster, listener.id, after=listener.last_id, max_bytes=1) for _ in range(2)]
         assert answers[-1].held_percent > 100
-        done = await retain(connections[1])
-        assert (done.removed > 0, list(done.kept_back)) == (True, [])
+        removed = 0
+        for _ in range(100):  # a node that is out of sync for a moment has others keep a little for it
+            done = await retain(connections[1])
+            removed += done.removed
+            if not done.kept_back:
+                break
+            await asyncio.sleep(0.1)
+        assert (removed > 0, list(done.kept_back)) == (True, [])
         with pytest.raises(EventsTrimmed):
             await poll(connections[2], cluster, listener.id, after=listener.last_id, max_bytes=1)
 

@@ -3,8 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Final
 
-from eventlog.integrations.spark.options import PARTITION_BYTES_MIN, PARTITION_EVENTS_MIN, PARTITIONS_MAX
+from eventlog.limits import MIB
+
+PARTITIONS_MAX: Final = 16
+PARTITION_EVENTS_MIN: Final = 500_000
+PARTITION_BYTES_MIN: Final = 64 * MIB
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,107 @@
+"""`eventlog pipeline`: a cache's events kept in files for longer than the nodes keep them, and compared with them."""
+
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from eventlog_cli.conventions import EndingInOrder, common_options, load_archives, open_client, settings
+from eventlog_cli.lazy import SynonymGroup
+from eventlog_cli.output import id_fields, note, print_row, print_text, table
+from eventlog_cli.parameters import ID, POSITIVE, SIZE, SPAN
+
+if TYPE_CHECKING:
+    from eventlog.integrations.archive.audit import Audit
+    from eventlog.integrations.archive.rounds import Written
+    from eventlog.integrations.archive.table import Round
+
+CACHE = click.argument("cache_name", metavar="CACHE")
+DIFFERENCES_SHOWN = 20
+ROUND_EVENTS = 5_000_000
+
+
+@click.group("pipeline", cls=SynonymGroup, synonyms={"verify": "audit"})
+@common_options
+def command() -> None:
+    """Keep the events of caches in files, and compare the two."""
+
+
+@command.command("archive")
+@CACHE
+@click.option("--to", "path", required=True, type=click.Path(path_type=Path), metavar="PATH", help="The folder of the table.")
+@click.option("--every", "every_ms", type=SPAN, help="Go on for ever, and look for more so often.  [default: end at the log's end]")
+@click.option("--round-events", type=POSITIVE, default=ROUND_EVENTS, help="At most so many in one commit.  [default: 5000000]")
+@click.option("--after", type=ID, help="A new table begins behind this id.  [default: with the first event kept]")
+@click.option("--hold", type=SIZE, help="Retention keeps so much of what is not archived yet.  [default: nothing]")
+@common_options
+def archive(cache_name: str, *, path: Path, every_ms: int | None, **options: Any) -> None:
+    """Write what happened in CACHE into a Delta table at PATH, going on where it ends.
+
+    Killed anywhere, the next run goes on where the table ends. One archiver of a cache at a time: a second one is refused.
+    """
+    archives = load_archives()
+    with open_client() as client:
+        while True:
+            begun, used = time.monotonic(), time.process_time()
+            try:
+                with EndingInOrder():
+                    done = archives.archive(client, cache_name, path, told=_tell_round, **options)
+            except KeyboardInterrupt:
+                note(f"ended; what is committed stays: eventlog pipeline archive {cache_name} --to {path}")
+                raise
+            _tell(cache_name, path, done, seconds=time.monotonic() - begun, cpu_seconds=time.process_time() - used)
+            if every_ms is None:
+                return
+            with EndingInOrder():
+                time.sleep(every_ms / 1000)
+
+
+def _tell_round(done: "Round") -> None:
+    if not settings().is_json:
+        note(f"{done.events} events up to id {done.upto}")
+
+
+def _tell(cache: str, path: Path, done: "Written", *, seconds: float, cpu_seconds: float) -> None:
+    if settings().is_json:
+        counts = {name: getattr(done, name) for name in ("events", "bytes", "files", "rounds")}
+        ids = id_fields(after=done.after, upto=done.upto)
+        print_row(
+            {"pipeline": "archive", "cache": cache} | ids | counts | {"seconds": round(seconds, 3), "cpu_seconds": round(cpu_seconds, 3)}
+        )
+    elif done.events:
+        print_text(f"{done.events} events of {cache} in {done.rounds} rounds, {done.files} files, {done.bytes} bytes, {seconds:.1f} s")
+        print_text(f"{path} has everything up to id {done.upto}")
+    else:
+        print_text(f"nothing new: {path} has everything up to id {done.upto}")
+
+
+@command.command("audit")
+@CACHE
+@click.option("--archive", "path", required=True, type=click.Path(path_type=Path), metavar="PATH", help="The folder of the table.")
+@common_options
+def audit(cache_name: str, *, path: Path) -> None:
+    """Prove that an archive is as it was written, and has what the nodes have. Exits with 1 where it has not."""
+    archives = load_archives()
+    with open_client() as client:
+        found = archives.audit(client, cache_name, archives.open(path))
+    _tell_audit(cache_name, path, found)
+    if found.differences:
+        click.get_current_context().exit(1)
+
+
+def _tell_audit(cache: str, path: Path, found: "Audit") -> None:
+    verified = found.verified
+    if settings().is_json:
+        ids = id_fields(after=found.after, upto=found.upto)
+        counts = {"events": found.events, "events_verified": verified.events, "files": verified.files, "rounds": verified.rounds}
+        print_row({"pipeline": "audit", "cache": cache} | ids | counts | {"differences": [asdict(one) for one in found.differences]})
+        return
+    print_text(f"{path}: {verified.events} events in {verified.files} files are as they were written, up to id {found.upto}")
+    print_text(
+        f"the nodes keep everything behind id {found.after}; of {found.events} events {len(found.differences) or 'no'} stretches differ"
+    )
+    if found.differences:
+        rows = [(one.segment, one.after, one.upto, one.in_log, one.in_archive) for one in found.differences[:DIFFERENCES_SHOWN]]
+        print_text(table(["segment", "after", "upto", "in log", "in archive"], rows))

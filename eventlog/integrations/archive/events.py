@@ -1,0 +1,149 @@
+"""One read over both: what an archive has from its files, and what follows from the nodes, as events of the same kind.
+
+A row of the archive becomes what a node would have answered, so conditions, selections and everything that events can do are the
+same code and mean the same on both sides of the seam. The seam is one id: the archive has everything up to it, and the nodes are asked
+for what comes behind.
+"""
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from eventlog import blocking
+from eventlog.arrays import Ints
+from eventlog.batch.columns import Column, columns_of_joined, join_events, joined_of
+from eventlog.batch.join import Joined
+from eventlog.client.formats import CacheFormat
+from eventlog.client.reading.batches import EventBatch
+from eventlog.client.reading.filtering import compiled_here, filter_of
+from eventlog.client.reading.pieces import NO_EVENTS, arrange, take_apart
+from eventlog.client.reading.wanted import position_after
+from eventlog.errors import ArchiveRefused, InvalidArgument
+from eventlog.events import KIND_NAMES, EventSource, encode_headers
+from eventlog.integrations.archive.reading import Archive
+from eventlog.integrations.archive.table import Identity
+from eventlog.wire.eventlog_pb2 import Part, PollAnswer
+
+if TYPE_CHECKING:
+    from eventlog.predicate.compile import Compiled
+
+_KINDS: Final = pa.array(KIND_NAMES, pa.string())
+_PLACES: Final = {"ids": "id", "segments": "segment", "offsets": "offset", "epochs": "epoch"}
+_JUDGED: Final = ("where", "parameters", "select")
+_BOTH: Final = ("segments", "order", "max_bytes")
+_NODES: Final = ("follow", "on_trimmed", "on_stalled", "poll_interval_ms")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Rows:
+    ids: Ints
+    segments: Ints
+    offsets: Ints
+    epochs: Ints
+
+
+def event_batches(
+    archive: Archive, client: blocking.Client, cache: str, from_id: int | None = None, *, until_id: int | None = None, **options: Any
+) -> Iterator[EventBatch]:
+    """Yield the events behind an id as columns, by default all that the archive has and what follows; as a cache's `event_batches`.
+
+    Options are `where`, `parameters`, `select` and `segments`, which hold for both, and `order`, `max_bytes`, `follow`, `on_trimmed`,
+    `on_stalled` and `poll_interval_ms`, which are the nodes'. A beginning before the archive's is asked of the nodes.
+
+    Raises:
+        ArchiveRefused: it is another cache's.
+        ArchiveDamaged: a file is not as it was written.
+        BadPredicate: the condition does not fit the cache.
+        InvalidArgument: there is no such option.
+        EventsTrimmed: retention has passed the end of the archive: what lies between is nowhere.
+    """
+    if alien := set(options) - {*_JUDGED, *_BOTH, *_NODES}:
+        raise InvalidArgument(why=f"a read over an archive takes no {', '.join(sorted(alien))}")
+    source = client.cache(cache)
+    info = source.info()
+    identity = Identity(cluster=client.cluster, cache=cache, cache_id=info.id)
+    if identity != archive.identity:
+        raise ArchiveRefused(path=str(archive.path), why=f"it has {archive.identity}, and not {identity}")
+    judged = {name: options[name] for name in _JUDGED if options.get(name) is not None}
+    chosen = filter_of(**judged) if judged else None
+    compiled = None if chosen is None else compiled_here(chosen, info)
+    form = CacheFormat(info)
+    if compiled is not None and compiled.spec.select:
+        form = form.selected()
+    scope = (client.cluster, info.id, client.segments_count)
+    shown = EventSource(
+        cache=cache,
+        cache_id=info.id,
+        cluster=client.cluster,
+        text_keys=form.is_text,
+        json_values=form.is_json,
+        position_at=partial(position_after, None, scope),
+        values=form.avro,
+    )
+    start = archive.after if from_id is None else from_id
+
+    def both() -> Iterator[EventBatch]:
+        at = start
+        if archive.after <= start < archive.upto:
+            end = archive.upto if until_id is None else min(until_id, archive.upto)
+            for rows in archive.history(start, end):
+                yield _batch_of(rows, shown, compiled, segments=options.get("segments"))
+            at = end
+        if until_id is None or until_id > at:
+            yield from source.event_batches(at, until_id=until_id, **options)
+
+    return both()
+
+
+def _batch_of(rows: pa.RecordBatch, source: EventSource, compiled: "Compiled | None", *, segments: Collection[int] | None) -> EventBatch:
+    last = rows.column("id")[len(rows) - 1].as_py()
+    if segments is not None:
+        rows = rows.filter(pc.is_in(rows.column("segment"), pa.array(sorted(set(segments)), pa.int32())))
+    order = np.lexsort((rows.column("id").to_numpy(), rows.column("segment").to_numpy()))
+    joined = _joined(rows.take(pa.array(order)))
+    if compiled is not None:
+        events = columns_of_joined([joined])
+        events = events.take(np.flatnonzero(compiled.mask(events)))
+        joined = join_events(
+            events,
+            values=compiled.project(events),
+            before=compiled.project(events, image="before") if events.before is not None else None,
+            keeps_before=compiled.keeps_before,
+        )
+    body = memoryview(joined.runs.tobytes() + joined.block)
+    answer = PollAnswer(parts=[Part(form=Part.JOINED, runs=len(joined.runs), length=len(body))] if joined.events else [])
+    pieces = arrange(take_apart(answer, body if joined.events else memoryview(b""), cache_id=source.cache_id))
+    return EventBatch(pieces[0] if pieces else NO_EVENTS, source, last_id=last)
+
+
+def _joined(rows: pa.RecordBatch) -> Joined:
+    placed = _Rows(**{name: rows.column(column).to_numpy().astype(np.int64) for name, column in _PLACES.items()})
+    headers = rows.column("headers")
+    has_before = rows.column("before").null_count < len(rows)
+    return joined_of(
+        placed,
+        kinds=pc.index_in(rows.column("kind"), _KINDS).to_numpy().astype(np.uint8),
+        keys=_column(rows.column("key")),
+        values=_column(rows.column("value")),
+        before=_column(rows.column("before")) if has_before else None,
+        headers=_headers(headers) if len(headers.keys) else None,
+    )
+
+
+def _column(array: Any) -> Column:
+    """Return offsets and bytes of a column of texts; of one that is null there are none."""
+    _, offsets_of, data = array.buffers()
+    offsets = np.frombuffer(offsets_of, np.int32)[array.offset : array.offset + len(array) + 1]
+    texts = memoryview(b"") if data is None else memoryview(data)[offsets[0] : offsets[-1]]
+    return (offsets - offsets[0]).astype("<i4").tobytes(), texts
+
+
+def _headers(array: Any) -> Column:
+    encoded = [encode_headers({name: bytes(value) for name, value in pairs or ()}) for pairs in array.to_pylist()]
+    offsets = np.cumsum([0, *map(len, encoded)], dtype="<i4")
+    return offsets.tobytes(), b"".join(encoded)

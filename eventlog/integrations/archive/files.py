@@ -1,0 +1,97 @@
+"""Events in Parquet files: sorted by segment and id, a file a day, with what is known of each without opening it. Pure but for the disk."""
+
+import os
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from eventlog.errors import ArchiveDamaged
+
+DAY: Final = "day"
+ROW_GROUP_ROWS: Final = 262_144
+_KEY_BYTES_MAX: Final = 64
+_MS_US: Final = 1_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """A file that is written and, as long as no commit names it, in no table. `path` is below the table's folder."""
+
+    path: str
+    day: str
+    nbytes: int
+    rows: int
+    stats: dict[str, Any]
+
+
+def write_parts(folder: Path, table: pa.Table, *, name: str) -> list[Part]:
+    """Write events, sorted by segment and id, into a file for each day, and have them on the disk before returning.
+
+    Names differ by chance: a task that runs twice writes two sets of files, of which the commit names one.
+    """
+    if not len(table):
+        return []
+    days = pc.cast(table.column("time"), pa.date32())
+    parts = []
+    for day in pc.unique(days).sort():
+        rows = table.filter(pc.equal(days, day))
+        text = day.as_py().isoformat()
+        path = f"{DAY}={text}/{name}-{uuid.uuid4().hex}.parquet"
+        target = folder / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        pq.write_table(rows, target, compression="zstd", compression_level=1, row_group_size=ROW_GROUP_ROWS, write_page_checksum=True)
+        sync(target)
+        sync(target.parent)
+        parts.append(Part(path=path, day=text, nbytes=target.stat().st_size, rows=len(rows), stats=_stats_of(rows)))
+    return parts
+
+
+def sync(path: Path) -> None:
+    """Have a file, or which files a folder has, on the disk."""
+    opened = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
+
+
+def _stats_of(table: pa.Table) -> dict[str, Any]:
+    lows: dict[str, Any] = {}
+    highs: dict[str, Any] = {}
+    for name in ("id", "segment", "offset"):
+        found = pc.min_max(table.column(name))
+        lows[name], highs[name] = found["min"].as_py(), found["max"].as_py()
+    times = pc.min_max(table.column("time"))
+    lows["time"], highs["time"] = (_moment(times[end].value) for end in ("min", "max"))
+    keys = pc.min_max(table.column("key"))
+    if pa.types.is_string(table.schema.field("key").type) and all(len(keys[end].as_py()) <= _KEY_BYTES_MAX for end in ("min", "max")):
+        lows["key"], highs["key"] = keys["min"].as_py(), keys["max"].as_py()
+    nulls = {name: table.column(name).null_count for name in table.schema.names if name != "headers"}
+    return {"numRecords": len(table), "minValues": lows, "maxValues": highs, "nullCount": nulls}
+
+
+def _moment(us: int) -> str:
+    """Return a time as Delta's statistics have it. Ids' times are whole milliseconds."""
+    return str(np.datetime64(us // _MS_US, "ms")) + "Z"
+
+
+def read_part(folder: Path, path: str, *, rows: int, schema: pa.Schema) -> pa.Table:
+    """Return what a file has, in the columns of a schema.
+
+    Raises:
+        ArchiveDamaged: it is not there, or not as it was written.
+    """
+    try:
+        with pq.ParquetFile(folder / path, page_checksum_verification=True) as opened:
+            found = opened.read(columns=schema.names).select(schema.names)
+    except (OSError, ValueError, KeyError) as error:  # pyarrow's own errors are ValueErrors
+        raise ArchiveDamaged(file=path, why=f"{type(error).__name__}: {error}") from error
+    if len(found) != rows or found.schema.types != schema.types:
+        raise ArchiveDamaged(file=path, why=f"{len(found)} rows of {found.schema.types}, not {rows} of {schema.types}")
+    return found

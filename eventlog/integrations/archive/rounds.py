@@ -1,0 +1,192 @@
+"""Rounds: the next stretch of a cache's log into files, and one commit that says how far the table is with them.
+
+A round is planned at one place and carried out by tasks, in this process or wherever `run` has them run. What a round that ended
+early has written is in no commit, so nobody reads it. Each task proves that offsets have no gap in what it read, the round that
+they join on to the one before, and that it is as many events as were planned.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from eventlog import blocking
+from eventlog.errors import CorruptData
+from eventlog.integrations.archive.columns import columns_of, record_batch
+from eventlog.integrations.archive.digest import bounds_of, digest_of
+from eventlog.integrations.archive.files import Part, write_parts
+from eventlog.integrations.archive.ranges import Range, ranges_of
+from eventlog.integrations.archive.table import Identity, Round, Table
+from eventlog.limits import ANSWER_BYTES_MAX
+
+ROUND_EVENTS_DEFAULT: Final = 5_000_000
+_DIGEST_MASK: Final = (1 << 64) - 1
+_UNKNOWN: Final = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Made:
+    """What a task has made of a range: plain values. `ends` has of each segment its first offset and the one that comes next."""
+
+    parts: tuple[Part, ...]
+    events: int
+    digest: int
+    ends: dict[int, tuple[int, int]]
+
+    def plain(self) -> dict[str, Any]:
+        """Return it as JSON has it."""
+        return asdict(self)
+
+    @classmethod
+    def of_plain(cls, found: dict[str, Any]) -> "Made":
+        """Return what `plain` gave, after JSON."""
+        ends = {int(segment): (first, after) for segment, (first, after) in found["ends"].items()}
+        return cls(parts=tuple(Part(**part) for part in found["parts"]), events=found["events"], digest=found["digest"], ends=ends)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """What was archived: events in `(after, upto]`, in so many rounds. `upto` is `after` where there was nothing."""
+
+    after: int
+    upto: int
+    events: int
+    bytes: int
+    files: int
+    rounds: int
+
+
+Run = Callable[[Sequence[Range]], Iterable[Made]]
+
+
+def write_range(cache: blocking.Cache, wanted: Range, folder: Path) -> Made:
+    """Write a range's events into files; what a task does.
+
+    Raises:
+        EventsTrimmed: retention has taken some of them.
+        CorruptData: offsets have a gap.
+    """
+    table = read_range(cache, wanted)
+    name = f"{wanted.after:019}-{wanted.upto:019}-{wanted.segments[0]:04}"
+    return Made(
+        ends=_ends_of(table, cache.name),
+        digest=digest_of(table),
+        events=len(table),
+        parts=tuple(write_parts(folder, table, name=name)),
+    )
+
+
+def read_range(cache: blocking.Cache, wanted: Range) -> pa.Table:
+    """Return a range's events by segment and id, in the columns of an archive. Raises EventsTrimmed."""
+    columns = columns_of(cache)
+    names, schema = tuple(columns.types), columns.schema()
+    found = cache.event_batches(
+        wanted.after, until_id=wanted.upto, segments=wanted.segments, order="segment", max_bytes=ANSWER_BYTES_MAX, on_trimmed="error"
+    )
+    batches = [record_batch(batch, names, cache=cache.name, is_avro=columns.is_avro) for batch in found if len(batch)]
+    return _sorted(pa.Table.from_batches(batches, schema=schema))
+
+
+def _sorted(table: pa.Table) -> pa.Table:
+    """Return rows by segment; within one they come in the order of ids."""
+    segments = table.column("segment").to_numpy()
+    if len(segments) and np.any(segments[1:] < segments[:-1]):
+        table = table.take(np.argsort(segments.astype(np.uint16), kind="stable"))
+    return table.combine_chunks()
+
+
+def _ends_of(table: pa.Table, cache: str) -> dict[int, tuple[int, int]]:
+    ids, offsets, segments = (table.column(name).to_numpy() for name in ("id", "offset", "segment"))
+    ends = {}
+    for low, high in bounds_of(table):
+        segment = int(segments[low])
+        if np.any(np.diff(offsets[low:high]) != 1) or np.any(np.diff(ids[low:high]) <= 0):
+            raise CorruptData(
+                where=f"cache {cache!r}, segment {segment}", why="what was read has a gap in its offsets, or ids that do not rise"
+            )
+        ends[segment] = (int(offsets[low]), int(offsets[high - 1]) + 1)
+    return ends
+
+
+def archive(
+    client: blocking.Client,
+    cache: str,
+    path: Path | str,
+    *,
+    after: int | None = None,
+    upto: int | None = None,
+    round_events: int = ROUND_EVENTS_DEFAULT,
+    hold: int | None = None,
+    run: Run | None = None,
+    is_ended: Callable[[], bool] = lambda: False,
+    told: Callable[[Round], None] = lambda _round: None,
+) -> Written:
+    """Archive a cache up to the end that its log has now, or up to the id `upto`, in rounds of at most `round_events`.
+
+    A new table begins behind the id `after`, by default with the first event that the nodes keep; one that is there goes on where it
+    ends. With `hold` a durable listener `archive.CACHE` keeps retention from what is not archived yet, up to so many bytes. `run`
+    carries tasks out, by default here; `is_ended` is asked between rounds; `told` hears of each.
+
+    Raises:
+        ArchiveRefused: the table is another cache's, or `path` something else.
+        ArchiveTaken: another archiver of the cache has gone on meanwhile.
+        EventsTrimmed: retention has taken what would come next.
+        CorruptData: what was read is not what the table ends with.
+    """
+    source, folder = client.cache(cache), Path(path).absolute()
+    identity = Identity(cluster=client.cluster, cache=cache, cache_id=source.info().id)
+    table = Table.open_or_create(folder, identity, columns_of(source).schema())
+    end = source.log_ends()
+    start = table.upto
+    if start is None:
+        start = after if after is not None else end.last_id if end.first_id is None else end.first_id - 1
+    holding = _hold(source, cache, hold, at=start) if hold else None
+    run = run or (lambda ranges: map(partial(write_range, source, folder=folder), ranges))
+    at, events, nbytes, files, rounds = start, 0, 0, 0, 0
+    while not is_ended():
+        plan = source.plan(at, upto=end.last_id if upto is None else min(upto, end.last_id), max_events=round_events)
+        if not plan.events:
+            break
+        ranges = ranges_of(plan.after, plan.upto, segments=range(client.segments_count), events=plan.events, nbytes=plan.bytes)
+        made = list(run(ranges))
+        done = _round_of(plan.after, plan.upto, made, planned=plan.events, before=_ends_before(table, client.segments_count), cache=cache)
+        parts = [part for one in made for part in one.parts]
+        table.commit(parts, done)
+        at = plan.upto
+        events, nbytes, files, rounds = events + done.events, nbytes + sum(part.nbytes for part in parts), files + len(parts), rounds + 1
+        told(done)
+        if holding:
+            source.poll(at, listener=holding, max_events=0)
+    return Written(after=start, upto=at, events=events, bytes=nbytes, files=files, rounds=rounds)
+
+
+def _ends_before(table: Table, segments: int) -> tuple[int, ...]:
+    last = table.last_round()
+    return last.ends if last is not None and last.upto == table.upto else (_UNKNOWN,) * segments
+
+
+def _round_of(after: int, upto: int, made: Sequence[Made], *, planned: int, before: tuple[int, ...], cache: str) -> Round:
+    """Return a round of what its tasks have made, once it is seen to join on to the one before."""
+    events = sum(one.events for one in made)
+    if events != planned:
+        raise CorruptData(where=f"cache {cache!r}, ids {after} to {upto}", why=f"{events} events were read, and {planned} planned")
+    ends = list(before)
+    for one in made:
+        for segment, (first, following) in one.ends.items():
+            if before[segment] not in {_UNKNOWN, first}:
+                why = f"its next offset is {first}, and the archive goes on with {before[segment]}"
+                raise CorruptData(where=f"cache {cache!r}, segment {segment}", why=why)
+            ends[segment] = following
+    return Round(after=after, upto=upto, events=events, digest=sum(one.digest for one in made) & _DIGEST_MASK, ends=tuple(ends))
+
+
+def _hold(source: blocking.Cache, cache: str, nbytes: int, *, at: int) -> str:
+    """Have retention keep what comes behind an id; return the listener that does."""
+    listener = f"archive.{cache}"
+    source.register(durable=True, hold=nbytes, id=listener)
+    source.poll(at, listener=listener, max_events=0)
+    return listener

@@ -1,0 +1,191 @@
+"""The Delta table of an archive: whose it is, how far it is, which files it has. The only place that imports deltalake.
+
+How far it is stands in the table as the version of an application's transaction, written in the commit that adds the files. So there is
+no other place that could disagree with it, and of two archivers of one cache the second's commit is refused.
+"""
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from deltalake.transaction import AddAction, RemoveAction
+
+from eventlog.errors import ArchiveRefused, ArchiveTaken
+from eventlog.integrations.archive.files import DAY, Part, sync
+
+_CONFIGURATION: Final[Mapping[str, str | None]] = {
+    "delta.appendOnly": "true",
+    "delta.checkpointInterval": "100",
+    "delta.enableDeletionVectors": "false",
+    "delta.logRetentionDuration": "interval 90 days",
+}
+_FORM: Final = 1
+_PREFIX: Final = "eventlog."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    """Whose events a table has. `cache_id` is another one once the cache was dropped and made again."""
+
+    cluster: str
+    cache: str
+    cache_id: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class File:
+    """A file of the table: its ids are in `[low, high]`."""
+
+    path: str
+    rows: int
+    low: int
+    high: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Round:
+    """What a commit added: events in `(after, upto]`; `ends` is of each segment the offset that comes next, -1 where it has had none."""
+
+    after: int
+    upto: int
+    events: int
+    digest: int
+    ends: tuple[int, ...]
+
+
+class Table:
+    """An archive's table, as it was when it was opened or last `refresh`ed."""
+
+    def __init__(self, path: Path, delta: DeltaTable) -> None:
+        self.path = path
+        self._delta = delta
+        metadata = delta.metadata()
+        try:
+            words = json.loads(metadata.description or "")
+            form = words.pop("eventlog")
+            self.identity = Identity(**words)
+        except (ValueError, TypeError, KeyError) as error:
+            raise ArchiveRefused(path=str(path), why="it is a table, and none of eventlog's") from error
+        if form != _FORM:
+            raise ArchiveRefused(path=str(path), why=f"it has form {form}, this version reads {_FORM}")
+        self._app = f"eventlog/{self.identity.cluster}/{self.identity.cache}"
+
+    @classmethod
+    def open(cls, path: Path) -> "Table":
+        """Open a table. Raises ArchiveRefused where there is none of eventlog's."""
+        try:
+            return cls(path, DeltaTable(str(path)))
+        except TableNotFoundError as error:
+            raise ArchiveRefused(path=str(path), why="there is none") from error
+        except DeltaError as error:
+            raise ArchiveRefused(path=str(path), why=str(error)) from error
+
+    @classmethod
+    def open_or_create(cls, path: Path, identity: Identity, schema: pa.Schema) -> "Table":
+        """Open a cache's table, or make one.
+
+        Raises:
+            ArchiveRefused: it is another's, or there is something else.
+        """
+        if not DeltaTable.is_deltatable(str(path)):
+            if path.exists() and any(path.iterdir()):
+                raise ArchiveRefused(path=str(path), why="the folder has files, and is no table")
+            path.mkdir(parents=True, exist_ok=True)
+            with suppress(CommitFailedError):  # of two at once, one makes it
+                DeltaTable.create(
+                    str(path),
+                    schema=schema.append(pa.field(DAY, pa.date32())),
+                    mode="ignore",
+                    partition_by=DAY,
+                    name=identity.cache,
+                    description=json.dumps({"eventlog": _FORM, **asdict(identity)}),
+                    configuration=_CONFIGURATION,
+                )
+        found = cls.open(path)
+        if found.identity != identity:
+            has, wanted = found.identity, identity
+            what = "dropped and made again since" if (has.cluster, has.cache) == (wanted.cluster, wanted.cache) else "another"
+            raise ArchiveRefused(path=str(path), why=f"it has cache {has.cache!r} of cluster {has.cluster}; {wanted.cache!r} is {what}")
+        if found.schema != schema:
+            raise ArchiveRefused(path=str(path), why=f"it has the columns {found.schema.names}, not {schema.names}")
+        return found
+
+    def refresh(self) -> None:
+        """Learn what was committed meanwhile."""
+        self._delta.update_incremental()
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of events, without the day."""
+        found = pa.schema(self._delta.schema().to_arrow())
+        return pa.schema([field for field in found if field.name != DAY])
+
+    @property
+    def upto(self) -> int | None:
+        """The id up to which it has everything behind `after`; None before the first round."""
+        found = self._delta.transaction_version(self._app)
+        return None if found is None else int(found)
+
+    @property
+    def after(self) -> int | None:
+        """The id behind which it begins; None before the first round."""
+        found = self._delta.transaction_version(f"{self._app}/after")
+        return None if found is None else int(found)
+
+    def commit(self, parts: Sequence[Part], done: Round) -> None:
+        """Add files, and say how far the table is with them; on the disk when this returns.
+
+        Raises:
+            ArchiveTaken: somebody else has gone on meanwhile. Nothing is added.
+        """
+        now_ms = int(time.time() * 1000)
+        actions: list[AddAction | RemoveAction] = [
+            AddAction(part.path, part.nbytes, {DAY: part.day}, now_ms, True, json.dumps(part.stats))  # noqa: FBT003 -- deltalake's
+            for part in parts
+        ]
+        own = [Transaction(self._app, done.upto)]
+        if self.after is None:
+            own.append(Transaction(f"{self._app}/after", done.after))
+        told = {f"{_PREFIX}{name}": json.dumps(value) for name, value in asdict(done).items()}
+        properties = CommitProperties(custom_metadata=told, app_transactions=own, max_commit_retries=0)
+        try:
+            self._delta.create_write_transaction(actions, "append", self._delta.schema(), [DAY], commit_properties=properties)
+        except CommitFailedError as error:
+            self.refresh()
+            raise ArchiveTaken(path=str(self.path), upto=self.upto or 0) from error
+        self.refresh()
+        log = self.path / "_delta_log"
+        sync(log / f"{self._delta.version():020}.json")
+        sync(log)
+        sync(self.path)
+
+    def files(self) -> list[File]:
+        """Return the files, in the order of their lowest ids."""
+        found = pa.table(self._delta.get_add_actions(flatten=True))
+        columns = [found.column(name).to_pylist() for name in ("path", "num_records", "min.id", "max.id")] if len(found) else [[]] * 4
+        files = [File(path=path, rows=rows, low=low, high=high) for path, rows, low, high in zip(*columns, strict=True)]
+        return sorted(files, key=lambda file: (file.low, file.path))
+
+    def last_round(self) -> Round | None:
+        """Return the newest round that the table's log still tells of."""
+        return next(iter(self.rounds(limit=20)), None)
+
+    def rounds(self, *, limit: int | None = None) -> list[Round]:
+        """Return the rounds that the table's log still tells of, the newest first."""
+        found = []
+        for told in self._delta.history(limit):
+            if f"{_PREFIX}upto" in told:
+                words = {name: json.loads(told[f"{_PREFIX}{name}"]) for name in Round.__dataclass_fields__}
+                found.append(Round(**words | {"ends": tuple(words["ends"])}))
+        return found
+
+    def dataset(self) -> Any:
+        """Return the table as a `pyarrow.dataset.Dataset`."""
+        return self._delta.to_pyarrow_dataset()

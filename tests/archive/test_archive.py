@@ -1,0 +1,312 @@
+"""A cache's events in a table of files, from a real node: each once, named where something is missing, gone on with where it ends."""
+
+import json
+import struct
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from datetime import date
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+
+from eventlog import blocking
+from eventlog.errors import ArchiveDamaged, ArchiveRefused, ArchiveTaken, EventsTrimmed, InvalidArgument
+from eventlog.integrations import archive as archives
+from eventlog.integrations.archive.digest import digest_of
+from eventlog.integrations.archive.files import write_parts
+from eventlog.integrations.archive.rounds import Made, read_range, write_range
+from tests.process.nodes import NodeProcess
+
+pytestmark = [pytest.mark.process, pytest.mark.timeout(120)]
+SEGMENTS = 16
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
+    with NodeProcess(tmp_path_factory.mktemp("node"), "--segments", str(SEGMENTS)) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def client(node: NodeProcess) -> Iterator[blocking.Client]:
+    with blocking.connect(node.address) as connected:
+        yield connected
+
+
+@pytest.fixture
+def cache(client: blocking.Client, request: pytest.FixtureRequest) -> blocking.Cache:
+    return client.create_cache(f"c{abs(hash(request.node.name)) % 10**9}", before=True)
+
+
+def write(cache: blocking.Cache, rounds: int = 3, keys: int = 200) -> None:
+    for number in range(rounds):
+        cache.put_many([(f"k{key} ä", {"n": number, "key": key}) for key in range(keys)])
+    cache.put("with", {"n": -1}, headers={"trace": b"\x00\xff", "b": b""})
+    cache.remove("k7 ä")
+
+
+def rows_of(batches: Iterator[pa.RecordBatch]) -> list[tuple[object, ...]]:
+    return [
+        (row["id"], row["segment"], row["offset"], row["kind"], row["key"], row["value"], row["before"], dict(row["headers"]))
+        for batch in batches
+        for row in batch.to_pylist()
+    ]
+
+
+def events_of(cache: blocking.Cache, after: int = 0) -> list[tuple[object, ...]]:
+    found = []
+    for batch in cache.event_batches(after):
+        found += rows_of(iter([batch.arrow()]))
+    return found
+
+
+def test_it_has_every_event_once_in_the_order_of_ids_and_goes_on_where_it_ends(
+    client: blocking.Client, cache: blocking.Cache, tmp_path: Path
+) -> None:
+    write(cache)
+    first = archives.archive(client, cache.name, tmp_path / "a", round_events=150)
+    assert (first.events, first.rounds > 4) == (602, True)
+    assert archives.archive(client, cache.name, tmp_path / "a").events == 0
+    write(cache, rounds=1)
+    second = archives.archive(client, cache.name, tmp_path / "a")
+    assert (second.after, second.events, second.rounds) == (first.upto, 202, 1)
+    found = archives.open(tmp_path / "a")
+    assert rows_of(found.history()) == events_of(cache)
+    assert rows_of(found.history(first.upto)) == events_of(cache, first.upto)
+    middle = events_of(cache)[300][0]
+    assert isinstance(middle, int)
+    assert rows_of(found.history(upto=middle, batch_rows=7)) == events_of(cache)[:301]
+    verified = found.verify()
+    assert (verified.events, verified.upto, verified.rounds) == (804, second.upto, first.rounds + 1)
+    assert next(found.history(columns=["key"])).schema.names == ["key"]
+    with pytest.raises(InvalidArgument, match="no column 'x'"):
+        found.history(columns=["x"])
+    with pytest.raises(InvalidArgument, match="the archive has ids"):
+        found.history(upto=second.upto + 1)
+
+
+def test_other_tools_read_it(client: blocking.Client, cache: blocking.Cache, tmp_path: Path) -> None:
+    write(cache)
+    archives.archive(client, cache.name, tmp_path / "a")
+    dataset = archives.open(tmp_path / "a").dataset()
+    assert dataset.count_rows() == 602
+    table = dataset.to_table(filter=pc.field("key") == "k7 ä")
+    assert sorted(table.column("kind").to_pylist()) == ["CREATED", "MODIFIED", "MODIFIED", "REMOVED"]
+    assert all(isinstance(day, date) for day in table.column("day").to_pylist())
+
+
+@pytest.mark.parametrize("form", ["bytes", "avro"])
+def test_values_of_every_format_are_kept_as_they_are(client: blocking.Client, tmp_path: Path, form: str) -> None:
+    if form == "avro":
+        schema = json.dumps({"type": "record", "name": "Order", "fields": [{"name": "total", "type": "double"}]})
+        cache = client.create_cache(f"f-{form}", format="avro", schema=schema)
+        cache.put("k", {"total": 1.5})
+    else:
+        cache = client.create_cache(f"f-{form}", format="bytes", key_format="bytes")
+        cache.put_many([(bytes([n]), bytes([n, 0, 255]) * n) for n in range(200)])
+    archives.archive(client, cache.name, tmp_path / "a")
+    found = archives.open(tmp_path / "a")
+    assert found.verify().events == cache.size()
+    if form == "avro":
+        assert [row[5] for row in rows_of(found.history())] == [struct.pack("<d", 1.5)]
+    else:
+        assert {row[4]: row[5] for row in rows_of(found.history())} == {bytes([n]): bytes([n, 0, 255]) * n for n in range(200)}
+
+
+def test_a_round_that_ended_early_is_made_anew_and_what_it_wrote_is_in_no_table(
+    client: blocking.Client, cache: blocking.Cache, tmp_path: Path
+) -> None:
+    write(cache)
+
+    def dies(ranges: object) -> Iterator[Made]:
+        for wanted in ranges:  # type: ignore[attr-defined]
+            yield write_range(cache, wanted, tmp_path / "a")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        archives.archive(client, cache.name, tmp_path / "a", run=dies)
+    assert list((tmp_path / "a").rglob("*.parquet"))
+    assert archives.open(tmp_path / "a").dataset().count_rows() == 0
+    archives.archive(client, cache.name, tmp_path / "a")
+    found = archives.open(tmp_path / "a")
+    assert rows_of(found.history()) == events_of(cache)
+    found.verify()
+
+
+def test_of_two_archivers_the_second_is_told_and_adds_nothing(client: blocking.Client, cache: blocking.Cache, tmp_path: Path) -> None:
+    write(cache)
+
+    def slow(ranges: object) -> Iterator[Made]:
+        made = [write_range(cache, wanted, tmp_path / "a") for wanted in ranges]  # type: ignore[attr-defined]
+        archives.archive(client, cache.name, tmp_path / "a", round_events=100)
+        yield from made
+
+    with pytest.raises(ArchiveTaken, match="by another archiver"):
+        archives.archive(client, cache.name, tmp_path / "a", run=slow)
+    found = archives.open(tmp_path / "a")
+    assert rows_of(found.history()) == events_of(cache)
+    outcomes: list[str] = []
+
+    def one() -> None:
+        try:
+            outcomes.append(str(archives.archive(client, cache.name, tmp_path / "b", round_events=50).events))
+        except (ArchiveTaken, ArchiveRefused) as error:
+            outcomes.append(error.code)
+
+    together = [threading.Thread(target=one) for _ in range(3)]
+    for thread in together:
+        thread.start()
+    for thread in together:
+        thread.join()
+    archives.archive(client, cache.name, tmp_path / "b")
+    both = archives.open(tmp_path / "b")
+    assert rows_of(both.history()) == events_of(cache), outcomes
+    both.verify()
+
+
+def test_what_is_no_archive_of_the_cache_is_refused(client: blocking.Client, cache: blocking.Cache, tmp_path: Path) -> None:
+    write(cache, rounds=1)
+    archives.archive(client, cache.name, tmp_path / "a")
+    client.create_cache(f"{cache.name}.other", before=True)
+    with pytest.raises(ArchiveRefused, match="is another"):
+        archives.archive(client, f"{cache.name}.other", tmp_path / "a")
+    client.drop_cache(cache.name)
+    client.create_cache(cache.name, before=True)
+    with pytest.raises(ArchiveRefused, match="made again since"):
+        archives.archive(client, cache.name, tmp_path / "a")
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "file").write_text("x")
+    with pytest.raises(ArchiveRefused, match="has files"):
+        archives.archive(client, cache.name, tmp_path / "full")
+    with pytest.raises(ArchiveRefused, match="there is none"):
+        archives.open(tmp_path / "nowhere")
+
+
+def test_what_retention_took_is_an_error_and_no_gap(client: blocking.Client, cache: blocking.Cache, tmp_path: Path) -> None:
+    write(cache, rounds=1)
+    archives.archive(client, cache.name, tmp_path / "a")
+    write(cache, rounds=3)
+    client.alter_cache(cache.name, retain_events=100)
+    client.run_retention(cache.name)
+    with pytest.raises(EventsTrimmed):
+        archives.archive(client, cache.name, tmp_path / "a")
+    assert archives.open(tmp_path / "a").verify().events == 202
+
+
+@pytest.mark.parametrize("how", ["removed", "cut", "flipped", "another"])
+def test_a_damaged_file_is_named_and_nothing_less_is_served(
+    client: blocking.Client, cache: blocking.Cache, tmp_path: Path, how: str
+) -> None:
+    write(cache)
+    archives.archive(client, cache.name, tmp_path / "a", round_events=300)
+    found = archives.open(tmp_path / "a")
+    whole = rows_of(found.history())
+    for path in (tmp_path / "a").rglob("*.parquet"):
+        data = path.read_bytes()
+        if how == "removed":
+            path.unlink()
+        elif how == "cut":
+            path.write_bytes(data[: len(data) // 2])
+        elif how == "flipped":
+            path.write_bytes(data[:60] + bytes([data[60] ^ 4]) + data[61:])
+        else:
+            table = pq.read_table(path)
+            pq.write_table(table.set_column(table.schema.get_field_index("value"), "value", pa.array(["{}"] * len(table))), path)
+        if how != "another":
+            served: list[tuple[object, ...]] = []
+            with pytest.raises(ArchiveDamaged, match=path.name):
+                served.extend(row for batch in found.history() for row in rows_of(iter([batch])))
+            assert served == whole[: len(served)]
+        with pytest.raises(ArchiveDamaged):
+            found.verify()
+        path.write_bytes(data)
+    assert found.verify().events == 602
+
+
+def test_what_is_not_archived_yet_is_held_back_and_goes_when_it_is(client: blocking.Client, cache: blocking.Cache, tmp_path: Path) -> None:
+    write(cache, rounds=1)
+    client.alter_cache(cache.name, retain_events=10)
+    archives.archive(client, cache.name, tmp_path / "a", hold=1 << 30)
+    write(cache)
+    client.run_retention(cache.name)
+    done = archives.archive(client, cache.name, tmp_path / "a", hold=1 << 30)
+    assert done.events == 602
+    archives.open(tmp_path / "a").verify()
+    client.run_retention(cache.name)
+    assert cache.log_ends().first_id > done.after
+
+
+def test_an_audit_finds_what_differs_and_compares_what_the_nodes_keep(
+    client: blocking.Client, cache: blocking.Cache, tmp_path: Path
+) -> None:
+    write(cache)
+    archives.archive(client, cache.name, tmp_path / "a", round_events=200)
+    found = archives.audit(client, cache.name, archives.open(tmp_path / "a"))
+    assert (found.events, found.differences, found.verified.events) == (602, (), 602)
+    client.alter_cache(cache.name, retain_events=50)
+    client.run_retention(cache.name)
+    found = archives.audit(client, cache.name, archives.open(tmp_path / "a"))
+    assert 50 <= found.events < 602
+    assert (found.differences, found.verified.events) == ((), 602)
+    other = client.create_cache(f"{cache.name}.other", before=True)
+    write(other)
+    with pytest.raises(ArchiveRefused, match="and not"):
+        archives.audit(client, other.name, archives.open(tmp_path / "a"))
+
+
+def test_an_audit_names_a_segment_that_is_not_alike(client: blocking.Client, cache: blocking.Cache, tmp_path: Path) -> None:
+    write(cache, rounds=1)
+
+    def lying(ranges: object) -> Iterator[Made]:
+        for wanted in ranges:  # type: ignore[attr-defined]
+            table = read_range(cache, wanted)
+            lied = pc.if_else(pc.equal(table.column("segment"), 3), "{}", table.column("value"))
+            lie = table.set_column(table.schema.get_field_index("value"), "value", lied)
+            yield Made(parts=tuple(write_parts(tmp_path / "a", lie, name="x")), events=len(lie), digest=digest_of(lie), ends={})
+
+    archives.archive(client, cache.name, tmp_path / "a", run=lying)
+    found = archives.audit(client, cache.name, archives.open(tmp_path / "a"))
+    assert [one.segment for one in found.differences] == [3]
+
+
+def test_killed_anywhere_it_goes_on_where_the_table_ends(
+    client: blocking.Client, cache: blocking.Cache, node: NodeProcess, tmp_path: Path
+) -> None:
+    write(cache, rounds=10)
+    words = ("pipeline", "archive", cache.name, "--to", str(tmp_path / "a"), "--round-events", "40", "--server", node.address)
+    command = [sys.executable, "-m", "eventlog_cli", *words]
+    kills = 0
+    for number in range(12):
+        with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as running:
+            assert running.stderr is not None
+            lines = 1 + number % 4
+            while lines and running.stderr.readline():  # a line a round
+                lines -= 1
+            time.sleep(number * 0.003)
+            kills += running.poll() is None
+            running.kill()
+    assert kills > 8
+    done = subprocess.run([*command, "--json"], capture_output=True, check=True, text=True, timeout=60)
+    told = json.loads(done.stdout)
+    assert (told["pipeline"], told["cache"], told["upto_str"]) == ("archive", cache.name, str(told["upto"]))
+    assert rows_of(archives.open(tmp_path / "a").history()) == events_of(cache)
+    audit = [
+        sys.executable,
+        "-m",
+        "eventlog_cli",
+        "pipeline",
+        "audit",
+        cache.name,
+        "--archive",
+        str(tmp_path / "a"),
+        "--server",
+        node.address,
+    ]
+    found = subprocess.run([*audit, "--json"], capture_output=True, check=True, text=True, timeout=60)
+    assert json.loads(found.stdout)["events"] == len(events_of(cache))

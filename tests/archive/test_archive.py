@@ -6,7 +6,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from eventlog.errors import ArchiveDamaged, ArchiveRefused, ArchiveTaken, Events
 from eventlog.integrations import archive as archives
 from eventlog.integrations.archive.digest import digest_of
 from eventlog.integrations.archive.files import write_parts
+from eventlog.integrations.archive.ranges import Range
 from eventlog.integrations.archive.rounds import Made, read_range, write_range
 from tests.process.nodes import NodeProcess
 
@@ -124,8 +126,8 @@ def test_a_round_that_ended_early_is_made_anew_and_what_it_wrote_is_in_no_table(
 ) -> None:
     write(cache)
 
-    def dies(ranges: object) -> Iterator[Made]:
-        for wanted in ranges:  # type: ignore[attr-defined]
+    def dies(ranges: Sequence[Range]) -> Iterator[Made]:
+        for wanted in ranges:
             yield write_range(cache, wanted, tmp_path / "a")
             raise KeyboardInterrupt
 
@@ -142,8 +144,8 @@ def test_a_round_that_ended_early_is_made_anew_and_what_it_wrote_is_in_no_table(
 def test_of_two_archivers_the_second_is_told_and_adds_nothing(client: blocking.Client, cache: blocking.Cache, tmp_path: Path) -> None:
     write(cache)
 
-    def slow(ranges: object) -> Iterator[Made]:
-        made = [write_range(cache, wanted, tmp_path / "a") for wanted in ranges]  # type: ignore[attr-defined]
+    def slow(ranges: Sequence[Range]) -> Iterator[Made]:
+        made = [write_range(cache, wanted, tmp_path / "a") for wanted in ranges]
         archives.archive(client, cache.name, tmp_path / "a", round_events=100)
         yield from made
 
@@ -263,8 +265,8 @@ def test_an_audit_finds_what_differs_and_compares_what_the_nodes_keep(
 def test_an_audit_names_a_segment_that_is_not_alike(client: blocking.Client, cache: blocking.Cache, tmp_path: Path) -> None:
     write(cache, rounds=1)
 
-    def lying(ranges: object) -> Iterator[Made]:
-        for wanted in ranges:  # type: ignore[attr-defined]
+    def lying(ranges: Sequence[Range]) -> Iterator[Made]:
+        for wanted in ranges:
             table = read_range(cache, wanted)
             lied = pc.if_else(pc.equal(table.column("segment"), 3), "{}", table.column("value"))
             lie = table.set_column(table.schema.get_field_index("value"), "value", lied)
@@ -310,3 +312,23 @@ def test_killed_anywhere_it_goes_on_where_the_table_ends(
     ]
     found = subprocess.run([*audit, "--json"], capture_output=True, check=True, text=True, timeout=60)
     assert json.loads(found.stdout)["events"] == len(events_of(cache))
+
+
+def test_tasks_of_one_segment_each_are_a_round_that_verifies(client: blocking.Client, cache: blocking.Cache, tmp_path: Path) -> None:
+    write(cache, rounds=1, keys=40)
+
+    def apart(ranges: Sequence[Range]) -> Iterator[Made]:
+        for wanted in ranges:
+            yield from (write_range(cache, replace(wanted, segments=(segment,)), tmp_path / "a") for segment in wanted.segments)
+
+    for _ in range(2):
+        archives.archive(client, cache.name, tmp_path / "a", run=apart)
+        cache.put_many([(f"k{key}", key) for key in range(10)])
+    archives.archive(client, cache.name, tmp_path / "a", run=apart)
+    found = archives.open(tmp_path / "a")
+    assert found.verify().events == len(events_of(cache))
+    assert rows_of(found.history()) == events_of(cache)
+    ids = [event[0] for event in events_of(cache)]
+    assert [found.cut(0, count) for count in (1, 7, 50)] == [(ids[count - 1], count) for count in (1, 7, 50)]
+    assert found.cut(ids[20], 5) == (ids[25], 5)
+    assert found.cut(ids[20], 0) == (ids[-1], len(ids) - 21)

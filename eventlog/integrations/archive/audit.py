@@ -5,12 +5,10 @@ from dataclasses import dataclass
 import pyarrow.compute as pc
 
 from eventlog import blocking
-from eventlog.errors import ArchiveRefused
 from eventlog.integrations.archive.digest import digests_of
 from eventlog.integrations.archive.ranges import Range
 from eventlog.integrations.archive.reading import Archive, Verified
 from eventlog.integrations.archive.rounds import read_range
-from eventlog.integrations.archive.table import Identity
 
 _NOTHING = (0, 0)
 
@@ -46,16 +44,14 @@ def audit(client: blocking.Client, cache: str, archive: Archive) -> Audit:
         EventsTrimmed: retention went on meanwhile.
     """
     source = client.cache(cache)
-    identity = Identity(cluster=client.cluster, cache=cache, cache_id=source.info().id)
-    if identity != archive.identity:
-        raise ArchiveRefused(path=str(archive.path), why=f"it has {archive.identity}, and not {identity}")
+    archive.check_of(client, cache)
     verified = archive.verify()
     first = source.log_ends().first_id
     after = archive.upto if first is None else max(first - 1, archive.after)
     events, at = 0, after
     differences: list[Difference] = []
-    for table in archive.stretches(after):
-        upto = pc.max(table.column("id")).as_py()
+    for committed, table in archive.stretches(after):
+        upto = pc.max(table.column("id")).as_py() if committed is None else committed.upto
         events += len(table)
         kept = digests_of(read_range(source, Range(after=at, upto=upto, segments=tuple(range(client.segments_count)))))
         filed = digests_of(table)

@@ -20,13 +20,12 @@ from eventlog.batch.columns import Column, columns_of_joined, join_events, joine
 from eventlog.batch.join import Joined
 from eventlog.client.formats import CacheFormat
 from eventlog.client.reading.batches import EventBatch
-from eventlog.client.reading.filtering import compiled_here, filter_of
+from eventlog.client.reading.filtering import Parameters, Select, compiled_here, filter_of
 from eventlog.client.reading.pieces import NO_EVENTS, arrange, take_apart
 from eventlog.client.reading.wanted import position_after
-from eventlog.errors import ArchiveRefused, InvalidArgument
+from eventlog.errors import InvalidArgument
 from eventlog.events import KIND_NAMES, EventSource, encode_headers
 from eventlog.integrations.archive.reading import Archive
-from eventlog.integrations.archive.table import Identity
 from eventlog.wire.eventlog_pb2 import Part, PollAnswer
 
 if TYPE_CHECKING:
@@ -64,27 +63,9 @@ def event_batches(
     """
     if alien := set(options) - {*_JUDGED, *_BOTH, *_NODES}:
         raise InvalidArgument(why=f"a read over an archive takes no {', '.join(sorted(alien))}")
+    archive.check_of(client, cache)
     source = client.cache(cache)
-    info = source.info()
-    identity = Identity(cluster=client.cluster, cache=cache, cache_id=info.id)
-    if identity != archive.identity:
-        raise ArchiveRefused(path=str(archive.path), why=f"it has {archive.identity}, and not {identity}")
-    judged = {name: options[name] for name in _JUDGED if options.get(name) is not None}
-    chosen = filter_of(**judged) if judged else None
-    compiled = None if chosen is None else compiled_here(chosen, info)
-    form = CacheFormat(info)
-    if compiled is not None and compiled.spec.select:
-        form = form.selected()
-    scope = (client.cluster, info.id, client.segments_count)
-    shown = EventSource(
-        cache=cache,
-        cache_id=info.id,
-        cluster=client.cluster,
-        text_keys=form.is_text,
-        json_values=form.is_json,
-        position_at=partial(position_after, None, scope),
-        values=form.avro,
-    )
+    judge = Judge(client, cache, **{name: options.get(name) for name in _JUDGED})
     start = archive.after if from_id is None else from_id
 
     def both() -> Iterator[EventBatch]:
@@ -92,7 +73,7 @@ def event_batches(
         if archive.after <= start < archive.upto:
             end = archive.upto if until_id is None else min(until_id, archive.upto)
             for rows in archive.history(start, end):
-                yield _batch_of(rows, shown, compiled, segments=options.get("segments"))
+                yield judge.batch(rows, segments=options.get("segments"))
             at = end
         if until_id is None or until_id > at:
             yield from source.event_batches(at, until_id=until_id, **options)
@@ -100,25 +81,54 @@ def event_batches(
     return both()
 
 
-def _batch_of(rows: pa.RecordBatch, source: EventSource, compiled: "Compiled | None", *, segments: Collection[int] | None) -> EventBatch:
-    last = rows.column("id")[len(rows) - 1].as_py()
-    if segments is not None:
-        rows = rows.filter(pc.is_in(rows.column("segment"), pa.array(sorted(set(segments)), pa.int32())))
-    order = np.lexsort((rows.column("id").to_numpy(), rows.column("segment").to_numpy()))
-    joined = _joined(rows.take(pa.array(order)))
-    if compiled is not None:
-        events = columns_of_joined([joined])
-        events = events.take(np.flatnonzero(compiled.mask(events)))
-        joined = join_events(
-            events,
-            values=compiled.project(events),
-            before=compiled.project(events, image="before") if events.before is not None else None,
-            keeps_before=compiled.keeps_before,
+class Judge:
+    """Makes events of rows, those that match a condition and as a selection has them, as a node would."""
+
+    def __init__(
+        self, client: blocking.Client, cache: str, *, where: str | None, parameters: Parameters | None, select: Select | None
+    ) -> None:
+        info = client.cache(cache).info()
+        chosen = filter_of(where=where, parameters=parameters, select=select)
+        self._compiled = None if chosen is None else compiled_here(chosen, info)
+        form = CacheFormat(info)
+        if chosen is not None and chosen.select:
+            form = form.selected()
+        self._source = EventSource(
+            cache=cache,
+            cache_id=info.id,
+            cluster=client.cluster,
+            text_keys=form.is_text,
+            json_values=form.is_json,
+            position_at=partial(position_after, None, (client.cluster, info.id, client.segments_count)),
+            values=form.avro,
         )
-    body = memoryview(joined.runs.tobytes() + joined.block)
-    answer = PollAnswer(parts=[Part(form=Part.JOINED, runs=len(joined.runs), length=len(body))] if joined.events else [])
-    pieces = arrange(take_apart(answer, body if joined.events else memoryview(b""), cache_id=source.cache_id))
-    return EventBatch(pieces[0] if pieces else NO_EVENTS, source, last_id=last)
+
+    def batch(self, rows: pa.RecordBatch, *, segments: Collection[int] | None = None) -> EventBatch:
+        """Return the events of some rows, at least one; `segments` are all where it is None."""
+        last = pc.max(rows.column("id")).as_py()
+        if segments is not None:
+            rows = rows.filter(pc.is_in(rows.column("segment"), pa.array(sorted(set(segments)), pa.int32())))
+        order = np.lexsort((rows.column("id").to_numpy(), rows.column("segment").to_numpy()))
+        joined = _joined(rows.take(pa.array(order)))
+        if self._compiled is not None:
+            joined = _matching(joined, self._compiled)
+        if not joined.events:
+            return EventBatch(NO_EVENTS, self._source, last_id=last)
+        body = memoryview(joined.runs.tobytes() + joined.block)
+        answer = PollAnswer(parts=[Part(form=Part.JOINED, runs=len(joined.runs), length=len(body))])
+        (piece,) = arrange(take_apart(answer, body, cache_id=self._source.cache_id))
+        return EventBatch(piece, self._source, last_id=last)
+
+
+def _matching(joined: Joined, compiled: "Compiled") -> Joined:
+    events = columns_of_joined([joined])
+    events = events.take(np.flatnonzero(compiled.mask(events)))
+    return join_events(
+        events,
+        values=compiled.project(events),
+        before=compiled.project(events, image="before") if events.before is not None else None,
+        keeps_before=compiled.keeps_before,
+    )
 
 
 def _joined(rows: pa.RecordBatch) -> Joined:

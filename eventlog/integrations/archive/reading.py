@@ -7,13 +7,13 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from eventlog.errors import ArchiveDamaged, InvalidArgument
+from eventlog import blocking
+from eventlog.errors import ArchiveDamaged, ArchiveRefused, InvalidArgument
 from eventlog.ids import ID_MAX
 from eventlog.integrations.archive.digest import bounds_of, digest_of
 from eventlog.integrations.archive.files import read_part
-from eventlog.integrations.archive.table import File, Identity, Round, Table
+from eventlog.integrations.archive.table import File, Round, Table, identity_of
 
 BATCH_ROWS: Final = 65_536
 
@@ -53,10 +53,11 @@ class Archive:
         """Where it is."""
         return self._table.path
 
-    @property
-    def identity(self) -> Identity:
-        """Whose events they are, exactly."""
-        return self._table.identity
+    def check_of(self, client: blocking.Client, cache: str) -> None:
+        """Raise ArchiveRefused unless these are the events of a cache as it is now."""
+        found = identity_of(client, cache)
+        if found != self._table.identity:
+            raise ArchiveRefused(path=str(self.path), why=f"it has {self._table.identity}, and not {found}")
 
     @property
     def after(self) -> int:
@@ -72,6 +73,18 @@ class Archive:
     def schema(self) -> pa.Schema:
         """The columns of an event."""
         return self._table.schema
+
+    @property
+    def files(self) -> list[Path]:
+        """The files that it has, in the order of their lowest ids."""
+        return [self._table.path / file.path for file in self._table.files()]
+
+    @property
+    def event_bytes(self) -> int:
+        """About how many bytes an event has in its file, at least 1."""
+        files = self._table.files()
+        rows = sum(file.rows for file in files)
+        return max(sum(file.nbytes for file in files) // max(rows, 1), 1)
 
     def dataset(self) -> Any:
         """Return it as a `pyarrow.dataset.Dataset`, which DuckDB, Polars and pandas read."""
@@ -111,17 +124,52 @@ class Archive:
         parts = [read_part(self._table.path, file.path, rows=file.rows, schema=schema) for file in files]
         return pa.concat_tables(parts)
 
-    def stretches(self, after: int = -1) -> Iterator[pa.Table]:
-        """Yield the events behind an id by segment and id, one stretch of ids after the other: a round each, mostly.
+    def cut(self, after: int, max_events: int) -> tuple[int, int]:
+        """Return the id up to which `max_events` lie behind `after`, or the archive's end, and how many they are; 0 for any number."""
+        events = 0
+        for group in _groups(self._table.files(), after, ID_MAX):
+            if group[0].low > after and (not max_events or events + sum(file.rows for file in group) < max_events):
+                events += sum(file.rows for file in group)
+                continue
+            ids = self._read(group, pa.schema([self.schema.field("id")])).column("id").to_numpy()
+            ids = np.sort(ids[ids > after])
+            if max_events and events + len(ids) >= max_events:
+                return int(ids[max_events - events - 1]), max_events
+            events += len(ids)
+        return self.upto, events
+
+    def pieces(self, after: int, upto: int) -> list[File]:
+        """Return the files that have events of `(after, upto]`, for tasks to read one by one with `read_file`."""
+        return [file for file in self._table.files() if file.high > after and file.low <= upto]
+
+    def read_file(self, file: File, after: int, upto: int, *, columns: Sequence[str] = ()) -> Iterator[pa.RecordBatch]:
+        """Yield the events of a file in `(after, upto]` as they lie in it, `columns` and the id, all by default. Raises ArchiveDamaged."""
+        names = [name for name in self.schema.names if not columns or name == "id" or name in columns]
+        table = self._read([file], pa.schema([self.schema.field(name) for name in names]))
+        ids = table.column("id").to_numpy()
+        yield from table.filter((ids > after) & (ids <= upto)).combine_chunks().to_batches(max_chunksize=BATCH_ROWS)
+
+    def stretches(self, after: int = -1) -> Iterator[tuple[Round | None, pa.Table]]:
+        """Yield the events behind an id by segment and id, one stretch of ids after the other: rounds, where the table's log tells of them.
 
         Raises:
             ArchiveDamaged: a file is not as it was written.
         """
-        for group in _groups(self._table.files(), after, ID_MAX):
-            table = self._read(group, self.schema)
-            if group[0].low <= after:
-                table = table.filter(pc.greater(table.column("id"), after))
-            yield table.take(np.lexsort((table.column("id").to_numpy(), table.column("segment").to_numpy())))
+        files = self._table.files()
+        rounds = [found for found in sorted(self._table.rounds(), key=lambda found: found.upto) if found.upto > after]
+        first = max(rounds[0].after, after) if rounds else ID_MAX
+        for group in _groups(files, after, first) if first > after else ():
+            yield None, self._within(group, after, first)
+        for found in rounds:
+            low = max(found.after, after)
+            yield found, self._within([file for file in files if file.high > low and file.low <= found.upto], low, found.upto)
+
+    def _within(self, files: Sequence[File], low: int, high: int) -> pa.Table:
+        """Return the events of files in `(low, high]`, by segment and id."""
+        table = self._read(files, self.schema) if files else self.schema.empty_table()
+        ids = table.column("id").to_numpy()
+        order = np.lexsort((ids, table.column("segment").to_numpy()))
+        return table.take(order[(ids[order] > low) & (ids[order] <= high)])
 
     def verify(self) -> Verified:
         """Read all of it, and prove that it is what was written: no offset missing in any segment, ids rising, digests as committed.
@@ -129,19 +177,15 @@ class Archive:
         Raises:
             ArchiveDamaged: naming the file, the round or the segment.
         """
-        rounds = sorted(self._table.rounds(), key=lambda found: found.upto)
         following: dict[int, int] = {}
-        events = 0
-        left = list(rounds)
-        for table in self.stretches():
+        events = rounds = 0
+        for committed, table in self.stretches():
             events += len(table)
+            if committed is not None:
+                rounds += 1
+                self._check_round(committed, table)
             self._check_offsets(table, following)
-            last = pc.max(table.column("id")).as_py()
-            while left and left[0].upto <= last:
-                self._check_round(left.pop(0), table)
-        if left:
-            raise ArchiveDamaged(file=str(self._table.path), why=f"the events up to id {left[0].upto} are not there")
-        return Verified(after=self.after, upto=self.upto, events=events, files=len(self._table.files()), rounds=len(rounds))
+        return Verified(after=self.after, upto=self.upto, events=events, files=len(self._table.files()), rounds=rounds)
 
     def _check_offsets(self, table: pa.Table, following: dict[int, int]) -> None:
         ids, offsets, segments = (table.column(name).to_numpy() for name in ("id", "offset", "segment"))
@@ -154,10 +198,8 @@ class Archive:
             following[segment] = int(offsets[high - 1]) + 1
 
     def _check_round(self, committed: Round, table: pa.Table) -> None:
-        ids = table.column("id")
-        rows = table.filter(pc.and_(pc.greater(ids, committed.after), pc.less_equal(ids, committed.upto)))
-        if len(rows) != committed.events or digest_of(rows) != committed.digest:
-            why = f"ids {committed.after} to {committed.upto} have {len(rows)} events, and not the {committed.events} that were committed"
+        if len(table) != committed.events or digest_of(table) != committed.digest:
+            why = f"ids {committed.after} to {committed.upto} are {len(table)} events, and not those {committed.events} that were committed"
             raise ArchiveDamaged(file=str(self._table.path), why=why)
 
 

@@ -17,6 +17,7 @@ from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction
 
+from eventlog import blocking
 from eventlog.errors import ArchiveRefused, ArchiveTaken
 from eventlog.integrations.archive.files import DAY, Part, sync
 
@@ -27,6 +28,7 @@ _CONFIGURATION: Final[Mapping[str, str | None]] = {
     "delta.logRetentionDuration": "interval 90 days",
 }
 _FORM: Final = 1
+_FILE_COLUMNS: Final = ("path", "size_bytes", "num_records", "min.id", "max.id")
 _PREFIX: Final = "eventlog."
 
 
@@ -39,11 +41,17 @@ class Identity:
     cache_id: int
 
 
+def identity_of(client: blocking.Client, cache: str) -> Identity:
+    """Return what a cache is now. Raises CacheNotFound."""
+    return Identity(cluster=client.cluster, cache=cache, cache_id=client.cache(cache).info().id)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class File:
     """A file of the table: its ids are in `[low, high]`."""
 
     path: str
+    nbytes: int
     rows: int
     low: int
     high: int
@@ -169,8 +177,12 @@ class Table:
     def files(self) -> list[File]:
         """Return the files, in the order of their lowest ids."""
         found = pa.table(self._delta.get_add_actions(flatten=True))
-        columns = [found.column(name).to_pylist() for name in ("path", "num_records", "min.id", "max.id")] if len(found) else [[]] * 4
-        files = [File(path=path, rows=rows, low=low, high=high) for path, rows, low, high in zip(*columns, strict=True)]
+        if not len(found):
+            return []
+        columns = [found.column(name).to_pylist() for name in _FILE_COLUMNS]
+        files = [
+            File(path=path, nbytes=nbytes, rows=rows, low=low, high=high) for path, nbytes, rows, low, high in zip(*columns, strict=True)
+        ]
         return sorted(files, key=lambda file: (file.low, file.path))
 
     def last_round(self) -> Round | None:

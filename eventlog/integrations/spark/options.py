@@ -37,10 +37,12 @@ _NAMES: Final = {
     "fetchbytes": "fetch_bytes",
     "rows": "rows",
     "asof": "as_of",
+    "archive": "archive",
 }
 _SHOWN: Final = (
     *("servers", "cache", "startingPosition", "endingPosition", "segments", "where", "parameters", "filter", "params", "select", "columns"),
     *("failOnDataLoss", "maxEventsPerTrigger", "maxBytesPerTrigger", "maxWaitMs", "partitions", "fetchBytes", "rows", "asOf"),
+    "archive",
 )
 _SINK_NAMES: Final = {
     "servers": "servers",
@@ -92,6 +94,7 @@ class SourceOptions:
     fetch_bytes: int = ANSWER_BYTES_MAX
     rows: Rows = "events"
     as_of: Start | None = None
+    archive: str = ""
     client: Mapping[str, Any] = field(default_factory=dict)
 
     def reading(self) -> dict[str, Any]:
@@ -164,8 +167,12 @@ def _check(found: Mapping[str, Any]) -> None:
         for name in ("starting_position", "ending_position"):
             if name in found:
                 raise InvalidArgument(why=f"{_shown(name.replace('_', ''))} is for events; entries are as of now, or asOf an id or a time")
+        if found.get("archive"):
+            raise InvalidArgument(why="archive is for events: entries are the nodes'")
     elif "as_of" in found:
         raise InvalidArgument(why="asOf is for rows=state: events are between startingPosition and endingPosition")
+    if found.get("archive") and found.get("filter"):
+        raise InvalidArgument(why="filter is a filter of the nodes, which archives do not have: use where")
     if found.get("max_events_per_trigger") and found.get("max_bytes_per_trigger"):
         raise InvalidArgument(why="give maxEventsPerTrigger or maxBytesPerTrigger: Spark takes one limit")
 

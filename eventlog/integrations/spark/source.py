@@ -7,6 +7,7 @@ they are used, one a process.
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
@@ -14,9 +15,13 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, ReadMaxRows, SupportsTriggerAvailableNow
 
 from eventlog import blocking
+from eventlog.client.reports import Plan
 from eventlog.errors import EventLogError, InvalidArgument
 from eventlog.integrations.archive.columns import Columns, columns_of, record_batch, state_batch
+from eventlog.integrations.archive.events import Judge
 from eventlog.integrations.archive.ranges import Range, ranges_of
+from eventlog.integrations.archive.reading import Archive, open_archive
+from eventlog.integrations.archive.table import File
 from eventlog.integrations.spark.offsets import Scope, id_of, offset_of
 from eventlog.integrations.spark.options import SourceOptions, Start, read_options, sink_options
 from eventlog.integrations.spark.session import client_of
@@ -26,7 +31,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-    from eventlog.client.reports import Plan
 
 STATE_ROWS: Final = 10_000
 
@@ -87,10 +91,19 @@ def _names(options: SourceOptions, schema: "StructType") -> tuple[str, ...]:
     return tuple(schema.names)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileRange:
+    """Events in `(after, upto]` of one file of an archive."""
+
+    after: int
+    upto: int
+    file: File
+
+
 class RangePartition(InputPartition):
     """What one task reads."""
 
-    def __init__(self, value: Range) -> None:
+    def __init__(self, value: Range | FileRange) -> None:
         super().__init__(value)
 
 
@@ -105,19 +118,49 @@ class _Reading:
     def _cache(self) -> blocking.Cache:
         return client_of(self._options).cache(self._options.cache)
 
+    def _archive(self) -> Archive | None:
+        """Return the archive as it is now, if one is named. Raises ArchiveRefused."""
+        options = self._options
+        if not options.archive:
+            return None
+        found = open_archive(options.archive)
+        found.check_of(client_of(options), options.cache)
+        return found
+
     def _begin(self, start: Start) -> int:
         """Return the id behind which to begin."""
         if start.word is None:
             return start.id
+        if start.word == "earliest" and (archive := self._archive()) is not None:
+            return archive.after
         ends = self._cache.log_ends()
         return ends.last_id if start.word == "latest" or ends.first_id is None else ends.first_id - 1
 
     def _plan(self, after: int, *, upto: int | None = None, max_events: int = 0, max_bytes: int = 0) -> "Plan":
         segments = self._options.segments or None
+        archive = self._archive()
+        if archive is not None and archive.after <= after < archive.upto:
+            return self._plan_over(archive, after, upto=upto, max_events=max_events, max_bytes=max_bytes)
         return self._cache.plan(after, upto=upto, max_events=max_events, max_bytes=max_bytes, segments=segments)
 
+    def _plan_over(self, archive: Archive, after: int, *, upto: int | None, max_events: int, max_bytes: int) -> "Plan":
+        """Return a plan that begins in an archive: limits are counted over all segments, and end it there at the latest."""
+        limit = max_events or (max(max_bytes // archive.event_bytes, 1) if max_bytes else 0)
+        end, events = archive.cut(after, limit)
+        if upto is not None and upto <= end:
+            return Plan(after=after, upto=upto, events=events, bytes=0)
+        if limit:
+            return Plan(after=after, upto=end, events=events, bytes=0)
+        rest = self._cache.plan(end, upto=upto, segments=self._options.segments or None)
+        return Plan(after=after, upto=rest.upto, events=events + rest.events, bytes=rest.bytes)
+
     def _partitions(self, plan: "Plan") -> list[RangePartition]:
-        options = self._options
+        options, archive = self._options, self._archive()
+        if archive is not None and archive.after <= plan.after < archive.upto:
+            end = min(plan.upto, archive.upto)
+            pieces = [FileRange(after=plan.after, upto=end, file=file) for file in archive.pieces(plan.after, end)]
+            rest = self._cache.plan(end, upto=plan.upto, segments=options.segments or None) if plan.upto > end else None
+            return [RangePartition(one) for one in pieces] + ([] if rest is None else self._partitions(rest))
         segments = options.segments or tuple(range(client_of(options).segments_count))
         ranges = ranges_of(plan.after, plan.upto, segments=segments, events=plan.events, nbytes=plan.bytes, asked=options.partitions)
         return [RangePartition(one) for one in ranges]
@@ -126,6 +169,9 @@ class _Reading:
         """Yield the events of a range; in a task, so whatever is needed is opened there."""
         options, wanted = self._options, partition.value
         if wanted is None:  # Spark has a task even where there are no partitions
+            return
+        if isinstance(wanted, FileRange):
+            yield from self._read_file(wanted)
             return
         found = self._cache.event_batches(
             wanted.after,
@@ -138,6 +184,22 @@ class _Reading:
         )
         is_avro = _columns_of(options).is_avro
         for batch in found:
+            if len(batch):
+                yield record_batch(batch, self._names, cache=options.cache, is_avro=is_avro)
+
+    def _read_file(self, wanted: FileRange) -> "Iterator[pa.RecordBatch]":
+        """Yield the events of a file: as they lie in it where there is nothing to judge."""
+        options, archive = self._options, open_archive(self._options.archive)
+        if not options.where and not options.select and not options.segments:
+            for rows in archive.read_file(wanted.file, wanted.after, wanted.upto, columns=self._names):
+                yield rows.select(list(self._names))
+            return
+        judge = Judge(
+            client_of(options), options.cache, where=options.where, parameters=options.parameters, select=list(options.select) or None
+        )
+        is_avro = _columns_of(options).is_avro
+        for rows in archive.read_file(wanted.file, wanted.after, wanted.upto):
+            batch = judge.batch(rows, segments=options.segments or None)
             if len(batch):
                 yield record_batch(batch, self._names, cache=options.cache, is_avro=is_avro)
 

@@ -1,0 +1,130 @@
+"""Pipelines on Spark: tasks that fail are done again, and what they wrote twice is in the table once."""
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eventlog import blocking
+from eventlog.integrations import archive as archives
+from eventlog.integrations.spark import pipelines
+from tests.process.nodes import NodeProcess
+
+pytestmark = [pytest.mark.process, pytest.mark.spark, pytest.mark.timeout(300)]
+
+
+def test_an_archive_is_written_by_tasks_and_goes_on_where_it_ends(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with NodeProcess(tmp_path / "node", "--segments", "16") as node, blocking.connect(node.address) as client:
+        cache = client.create_cache("orders", before=True)
+        for number in range(4):
+            cache.put_many([(f"k{key}", {"n": number}) for key in range(500)])
+        monkeypatch.setattr("eventlog.integrations.archive.ranges.PARTITION_EVENTS_MIN", 200)
+        marker = tmp_path / "failed"
+        real = pipelines.write_range
+
+        def dies_once(*words: Any) -> Any:
+            made = real(*words)
+            try:
+                os.close(os.open(marker, os.O_CREAT | os.O_EXCL))
+            except FileExistsError:
+                return made
+            os._exit(1)
+
+        monkeypatch.setattr(pipelines, "write_range", dies_once)
+        done = pipelines.archive(spark, "orders", servers=node.address, to=tmp_path / "a", round_events=1_500)
+        assert (done["pipeline"], done["events"], done["rounds"]) == ("archive", 2_000, 2)
+        assert marker.exists()
+        found = archives.open(tmp_path / "a")
+        files = list((tmp_path / "a").rglob("*.parquet"))
+        assert len(files) > len(found.files), "the task that died had written already"
+        ids = [id_ for batch in found.history(columns=["id"]) for id_ in batch.column("id").to_pylist()]
+        assert ids == [event.id for event in cache.events()]
+        assert found.verify().events == 2_000
+        assert pipelines.archive(spark, "orders", servers=node.address, to=tmp_path / "a")["events"] == 0
+        frame = spark.read.option("basePath", str(tmp_path / "a")).parquet(*map(str, found.files))
+        assert frame.count() == 2_000
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
+    with NodeProcess(tmp_path_factory.mktemp("node"), "--segments", "16") as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def archived(node: NodeProcess, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Any]]:
+    """Return an archive of a cache of which the nodes have forgotten the beginning, and all events that there were."""
+    path = tmp_path_factory.mktemp("archive") / "a"
+    with blocking.connect(node.address) as client:
+        cache = client.create_cache("archived", before=True)
+        for number in range(4):
+            cache.put_many([(f"k{key}", {"n": number, "key": key}) for key in range(300)])
+        archives.archive(client, "archived", path, round_events=500)
+        cache.put_many([(f"k{key}", {"n": 4, "key": key}) for key in range(300)])
+        events = list(cache.events())
+        client.alter_cache("archived", retain_events=310)
+        client.run_retention("archived")
+        assert cache.log_ends().first_id > events[0].id
+    return path, events
+
+
+def test_a_batch_has_from_files_what_the_nodes_have_forgotten(spark: Any, node: NodeProcess, archived: tuple[Path, list[Any]]) -> None:
+    path, events = archived
+
+    def read(**options: str) -> Any:
+        return spark.read.format("eventlog").options(servers=node.address, cache="archived", archive=str(path), **options).load()
+
+    def ids(**options: str) -> list[int]:
+        return sorted(row.id for row in read(**options).collect())
+
+    rows = {row.id: row for row in read().collect()}
+    assert sorted(rows) == [event.id for event in events]
+    for event in events[::7]:
+        row = rows[event.id]
+        assert (row.segment, row.offset, row.kind, row.key, json.loads(row.value)) == (
+            event.segment, event.offset, event.kind, event.key, event.value,
+        )  # fmt: skip
+    assert ids(columns="id", where="value.n = ? AND value.key < 9", parameters="[2]") == [
+        event.id for event in events if event.value["n"] == 2 and event.value["key"] < 9
+    ]
+    assert ids(segments="3,5") == [event.id for event in events if event.segment in {3, 5}]
+    for first, last in ((100, 700), (100, 1_300), (1_250, 1_400)):
+        begin, end = f"id:{events[first].id}", f"id:{events[last].id}"
+        assert ids(startingPosition=begin, endingPosition=end) == [event.id for event in events[first + 1 : last + 1]]
+    assert {tuple(json.loads(row.value)) for row in read(select="value.key").collect()} == {("key",)}
+
+
+def test_a_stream_begins_before_what_the_nodes_keep_and_passes_the_seam(
+    spark: Any, node: NodeProcess, archived: tuple[Path, list[Any]], tmp_path: Path
+) -> None:
+    path, events = archived
+    seen: list[list[int]] = []
+    frame = spark.readStream.format("eventlog").options(
+        servers=node.address, cache="archived", archive=str(path), startingPosition="earliest", maxEventsPerTrigger="170", columns="id"
+    )
+    query = (
+        frame.load()
+        .writeStream.foreachBatch(lambda batch, _: seen.append(sorted(row.id for row in batch.collect())))
+        .option("checkpointLocation", str(tmp_path / "check"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    assert [id_ for batch in seen for id_ in batch] == [event.id for event in events]
+    assert max(map(len, seen)) == 170
+
+
+def test_an_archive_of_another_cache_and_what_archives_lack_are_refused(
+    spark: Any, node: NodeProcess, archived: tuple[Path, list[Any]]
+) -> None:
+    path, _ = archived
+    for options, why in (
+        ({"cache": "archived", "filter": "x"}, "use where"),
+        ({"cache": "archived", "rows": "state"}, "archive is for events"),
+        ({"cache": "archived", "archive": f"{path}/nothing"}, "there is none"),
+    ):
+        with pytest.raises(Exception, match=why):
+            spark.read.format("eventlog").options(**({"servers": node.address, "archive": str(path)} | options)).load().collect()

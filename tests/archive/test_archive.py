@@ -6,23 +6,25 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
 from eventlog import blocking
-from eventlog.errors import ArchiveDamaged, ArchiveRefused, ArchiveTaken, EventsTrimmed, InvalidArgument
+from eventlog.errors import ArchiveDamaged, ArchiveRefused, ArchiveTaken, CorruptData, EventsTrimmed, InvalidArgument
+from eventlog.ids import ID_MAX
 from eventlog.integrations import archive as archives
 from eventlog.integrations.archive.digest import digest_of
 from eventlog.integrations.archive.files import write_parts
 from eventlog.integrations.archive.ranges import Range
-from eventlog.integrations.archive.rounds import Made, read_range, write_range
+from eventlog.integrations.archive.rounds import Made, ends_of, read_range, write_range
 from tests.process.nodes import NodeProcess
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(120)]
@@ -332,3 +334,27 @@ def test_tasks_of_one_segment_each_are_a_round_that_verifies(client: blocking.Cl
     assert [found.cut(0, count) for count in (1, 7, 50)] == [(ids[count - 1], count) for count in (1, 7, 50)]
     assert found.cut(ids[20], 5) == (ids[25], 5)
     assert found.cut(ids[20], 0) == (ids[-1], len(ids) - 21)
+
+
+def test_a_round_that_does_not_join_on_or_lacks_something_is_not_committed(
+    client: blocking.Client, cache: blocking.Cache, tmp_path: Path
+) -> None:
+    write(cache, rounds=1)
+    archives.archive(client, cache.name, tmp_path / "a")
+    write(cache, rounds=1)
+
+    def lying(change: Callable[[Made], Made]) -> Callable[[Sequence[Range]], Iterator[Made]]:
+        return lambda ranges: (change(write_range(cache, wanted, tmp_path / "a")) for wanted in ranges)
+
+    def shifted(made: Made) -> Made:
+        return replace(made, ends={segment: (first + (segment == 5), last) for segment, (first, last) in made.ends.items()})
+
+    with pytest.raises(CorruptData, match="segment 5: its next offset"):
+        archives.archive(client, cache.name, tmp_path / "a", run=lying(shifted))
+    with pytest.raises(CorruptData, match="events were read, and 202 planned"):
+        archives.archive(client, cache.name, tmp_path / "a", run=lying(lambda made: replace(made, events=made.events - 1)))
+    assert archives.open(tmp_path / "a").verify().events == 202
+    table = read_range(cache, Range(after=0, upto=ID_MAX, segments=tuple(range(SEGMENTS))))
+    for gap in (table.filter(np.arange(len(table)) != 9), table.take([0, 2, 1, *range(3, len(table))])):
+        with pytest.raises(CorruptData, match="gap in its offsets"):
+            ends_of(gap, "c")

@@ -73,7 +73,7 @@ def write_range(cache: blocking.Cache, wanted: Range, folder: Path) -> Made:
     table = read_range(cache, wanted)
     name = f"{wanted.after:019}-{wanted.upto:019}-{wanted.segments[0]:04}"
     return Made(
-        ends=_ends_of(table, cache.name),
+        ends=ends_of(table, cache.name),
         digest=digest_of(table),
         events=len(table),
         parts=tuple(write_parts(folder, table, name=name)),
@@ -99,7 +99,8 @@ def _sorted(table: pa.Table) -> pa.Table:
     return table.combine_chunks()
 
 
-def _ends_of(table: pa.Table, cache: str) -> dict[int, tuple[int, int]]:
+def ends_of(table: pa.Table, cache: str) -> dict[int, tuple[int, int]]:
+    """Return of each segment the first offset and the one that comes next. Raises CorruptData where there is a gap between them."""
     ids, offsets, segments = (table.column(name).to_numpy() for name in ("id", "offset", "segment"))
     ends = {}
     for low, high in bounds_of(table):

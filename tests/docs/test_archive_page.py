@@ -1,0 +1,33 @@
+"""docs/archive.md, run as it is written, against a node of its own."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from eventlog import blocking
+from tests.docs.pages import TOP, blocks_of
+from tests.process.nodes import NodeProcess
+
+pytestmark = [pytest.mark.source, pytest.mark.process, pytest.mark.timeout(120)]
+
+
+def test_every_block_runs(tmp_path: Path) -> None:
+    with NodeProcess(tmp_path / "node", "--segments", "8") as node, blocking.connect(node.address) as client:
+        client.create_cache("orders").put_many([(f"k{key}", {"total": key}) for key in range(150)])
+        environment = os.environ | {"EVENTLOG_SERVER": node.address, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+        printed = []
+        for block in blocks_of((TOP / "docs" / "archive.md").read_text()):
+            shell = ["bash", "-ec"] if block.language == "sh" else [sys.executable, "-c"]
+            text = block.text.replace("127.0.0.1:7400", node.address)
+            done = subprocess.run([*shell, text], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60, check=False)
+            assert done.returncode == 0, (block, done.stderr)
+            printed.append(done.stdout)
+    assert len(printed) == 5
+    assert "150 events in" in printed[0]
+    assert len(printed[2].splitlines()) == 49
+    assert printed[3].splitlines()[:2] == ["orders 150", "150"]
+    assert printed[3].splitlines()[-1].startswith("k1")
+    assert "CREATED" in printed[4]

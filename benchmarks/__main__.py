@@ -36,6 +36,8 @@ NAMES = (
     "mirror",
     "registry",
     "http",
+    "archive",
+    "transactions",
 )
 
 

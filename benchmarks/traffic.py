@@ -58,8 +58,8 @@ class Spent:
         return self.requests / max(self.groups, 1)
 
 
-class _Meter:
-    """Reads both processes' CPU and the node's count of groups, from `_Meter()` to `spent`."""
+class Meter:
+    """Reads both processes' CPU and the node's count of groups, from `Meter()` to `spent`."""
 
     def __init__(self, address: Address) -> None:
         self._address = address
@@ -158,7 +158,7 @@ def append(address: Address, cache: str, load: Load, *, events: int, depth: int 
         count = max(events // load.batch, 1)
         await client.pump((client.request(frame) for frame in frames[:2]), depth=1)  # both sides are warm
         warm_memory(WARM_BYTES)
-        meter = _Meter(address)
+        meter = Meter(address)
         await client.pump((client.request(frames[number % len(frames)]) for number in range(count)), depth=depth)
         return meter.spent(events=count * load.batch, requests=count)
 
@@ -175,7 +175,7 @@ def keyed(address: Address, cache: str, load: Load, *, phases: list[int], live: 
             keys = random_keys(events, seed=seed + phase, live=live)
             frames = [frame_of(keys[low : low + load.batch], values) for low in range(0, events - load.batch + 1, load.batch)]
             warm_memory(WARM_BYTES)
-            meter = _Meter(address)
+            meter = Meter(address)
             await client.pump(map(client.request, frames), depth=DEPTH_FRAMES)
             spent.append(meter.spent(events=len(frames) * load.batch, requests=len(frames)))
         return spent
@@ -193,7 +193,7 @@ def puts(address: Address, cache: str, *, phases: list[int], depth: int, live: i
             segments = segments_of(keys, segments=SEGMENTS).tolist()
             requests = [client.one(key, values[at % 1_000], segment) for at, (key, segment) in enumerate(zip(keys, segments, strict=True))]
             warm_memory(WARM_BYTES)
-            meter = _Meter(address)
+            meter = Meter(address)
             await client.pump(requests, depth=depth)
             spent.append(meter.spent(events=events, requests=events))
         return spent
@@ -206,7 +206,7 @@ def read_raw(address: Address, cache: str, *, readers: int) -> Spent:
 
     async def act(client: _Client) -> Spent:
         settle(address)
-        meter = _Meter(address)
+        meter = Meter(address)
         found = await gather(*[_drain(address, client.cache_id) for _ in range(readers)])
         return meter.spent(events=sum(events for events, _ in found), requests=readers, nbytes=sum(nbytes for _, nbytes in found))
 
@@ -236,7 +236,7 @@ def read_columns(address: Address, cache: str, *, order: Literal["id", "segment"
         async with eventlog.connect(address.text) as client:
             handle = client.cache(cache)
             settle(address)
-            meter = _Meter(address)
+            meter = Meter(address)
             events = nbytes = batches = 0
             touched = np.uint64(0)
             async for batch in handle.event_batches(from_id=0, order=order):
@@ -266,7 +266,7 @@ def read_objects(address: Address, cache: str) -> Spent:
         async with eventlog.connect(address.text) as client:
             handle = client.cache(cache)
             settle(address)
-            meter = _Meter(address)
+            meter = Meter(address)
             events = 0
             async for _event in handle.events(from_id=0):
                 events += 1

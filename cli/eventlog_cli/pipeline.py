@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 CACHE = click.argument("cache_name", metavar="CACHE")
 DIFFERENCES_SHOWN = 20
 ROUND_EVENTS = 5_000_000
+VACUUM_MS_MIN = 24 * 3_600_000
 
 
 @click.group("pipeline", cls=SynonymGroup, synonyms={"verify": "audit"})
@@ -105,3 +106,29 @@ def _tell_audit(cache: str, path: Path, found: "Audit") -> None:
     if found.differences:
         rows = [(one.segment, one.after, one.upto, one.in_log, one.in_archive) for one in found.differences[:DIFFERENCES_SHOWN]]
         print_text(table(["segment", "after", "upto", "in log", "in archive"], rows))
+
+
+@command.command("compact")
+@click.argument("path", type=click.Path(path_type=Path), metavar="PATH")
+@click.option("--older-than", "older_than_ms", type=SPAN, default="1h", help="Leave files of newer events alone.  [default: 1h]")
+@click.option("--target", "target_bytes", type=SIZE, default="64MiB", help="Make files of about this size.  [default: 64MiB]")
+@click.option(
+    "--vacuum", "vacuum_ms", type=SPAN, help="Remove files that no commit names for so long, 24h at least.  [default: remove none]"
+)
+@common_options
+def compact(path: Path, *, older_than_ms: int, target_bytes: int, vacuum_ms: int | None) -> None:
+    """Merge the small files of an archive. Who reads it meanwhile is not disturbed."""
+    if vacuum_ms is not None and vacuum_ms < VACUUM_MS_MIN:
+        raise click.BadParameter(
+            "give 24h or more: a round that is being written has files that no commit names yet", param_hint="'--vacuum'"
+        )
+    vacuum_hours = None if vacuum_ms is None else vacuum_ms // 3_600_000
+    done = load_archives().compact(path, older_than_ms=older_than_ms, target_bytes=target_bytes, vacuum_hours=vacuum_hours)
+    if settings().is_json:
+        print_row({"pipeline": "compact", "path": str(path), **asdict(done)})
+        return
+    print_text(
+        f"{done.files_before} files of {done.events} events became {done.files_after}; {done.bytes_before} bytes became {done.bytes_after}"
+    )
+    if vacuum_ms is not None:
+        print_text(f"{done.vacuumed} files that no commit names are removed")

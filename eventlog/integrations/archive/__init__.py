@@ -6,9 +6,11 @@
 from eventlog.integrations.archive.audit import Audit as Audit
 from eventlog.integrations.archive.audit import audit as audit
 from eventlog.integrations.archive.events import event_batches as event_batches
+from eventlog.integrations.archive.merging import Merged as Merged
+from eventlog.integrations.archive.merging import compact as compact
 from eventlog.integrations.archive.reading import Archive as Archive
 from eventlog.integrations.archive.reading import open_archive as open  # noqa: A004 -- archive.open(path)
 from eventlog.integrations.archive.rounds import Written as Written
 from eventlog.integrations.archive.rounds import archive as archive
 
-__all__ = ["Archive", "Audit", "Written", "archive", "audit", "event_batches", "open"]
+__all__ = ["Archive", "Audit", "Merged", "Written", "archive", "audit", "compact", "event_batches", "open"]

@@ -50,8 +50,8 @@ def audit(client: blocking.Client, cache: str, archive: Archive) -> Audit:
     after = archive.upto if first is None else max(first - 1, archive.after)
     events, at = 0, after
     differences: list[Difference] = []
-    for committed, table in archive.stretches(after):
-        upto = pc.max(table.column("id")).as_py() if committed is None else committed.upto
+    for rounds, table in archive.stretches(after):
+        upto = max([found.upto for found in rounds], default=None) or pc.max(table.column("id")).as_py()
         events += len(table)
         kept = digests_of(read_range(source, Range(after=at, upto=upto, segments=tuple(range(client.segments_count)))))
         filed = digests_of(table)

@@ -149,20 +149,19 @@ class Archive:
         ids = table.column("id").to_numpy()
         yield from table.filter((ids > after) & (ids <= upto)).combine_chunks().to_batches(max_chunksize=BATCH_ROWS)
 
-    def stretches(self, after: int = -1) -> Iterator[tuple[Round | None, pa.Table]]:
-        """Yield the events behind an id by segment and id, one stretch of ids after the other: rounds, where the table's log tells of them.
+    def stretches(self, after: int = -1) -> Iterator[tuple[list[Round], pa.Table]]:
+        """Yield the events behind an id by segment and id, one stretch of ids after the other, with the rounds that they are.
+
+        A stretch has whole rounds and whole files: one round mostly, more where files have been merged. Of rounds that the table's log
+        has forgotten there is nothing but their events.
 
         Raises:
             ArchiveDamaged: a file is not as it was written.
         """
-        files = self._table.files()
-        rounds = [found for found in sorted(self._table.rounds(), key=lambda found: found.upto) if found.upto > after]
-        first = max(rounds[0].after, after) if rounds else ID_MAX
-        for group in _groups(files, after, first) if first > after else ():
-            yield None, self._within(group, after, first)
-        for found in rounds:
-            low = max(found.after, after)
-            yield found, self._within([file for file in files if file.high > low and file.low <= found.upto], low, found.upto)
+        rounds = sorted(self._table.rounds(), key=lambda found: found.upto)
+        for files, own in _spans(self._table.files(), rounds, after):
+            high = max([file.high for file in files] + [found.upto for found in own])
+            yield own, self._within(files, after, high)
 
     def _within(self, files: Sequence[File], low: int, high: int) -> pa.Table:
         """Return the events of files in `(low, high]`, by segment and id."""
@@ -179,10 +178,10 @@ class Archive:
         """
         following: dict[int, int] = {}
         events = rounds = 0
-        for committed, table in self.stretches():
+        for own, table in self.stretches():
             events += len(table)
-            if committed is not None:
-                rounds += 1
+            rounds += len(own)
+            for committed in own:
                 self._check_round(committed, table)
             self._check_offsets(table, following)
         return Verified(after=self.after, upto=self.upto, events=events, files=len(self._table.files()), rounds=rounds)
@@ -198,9 +197,30 @@ class Archive:
             following[segment] = int(offsets[high - 1]) + 1
 
     def _check_round(self, committed: Round, table: pa.Table) -> None:
-        if len(table) != committed.events or digest_of(table) != committed.digest:
-            why = f"ids {committed.after} to {committed.upto} are {len(table)} events, and not those {committed.events} that were committed"
+        ids = table.column("id").to_numpy()
+        rows = table.filter((ids > committed.after) & (ids <= committed.upto))
+        if len(rows) != committed.events or digest_of(rows) != committed.digest:
+            why = f"ids {committed.after} to {committed.upto} are {len(rows)} events, and not those {committed.events} that were committed"
             raise ArchiveDamaged(file=str(self._table.path), why=why)
+
+
+def _spans(files: Sequence[File], rounds: Sequence[Round], after: int) -> Iterator[tuple[list[File], list[Round]]]:
+    """Yield files and rounds whose ids overlap together, in the order of ids, those with something behind an id."""
+    places: list[tuple[int, int, File | Round]] = [(file.low, file.high, file) for file in files if file.high > after]
+    places += [(found.after + 1, found.upto, found) for found in rounds if found.upto > after]
+    span: tuple[list[File], list[Round]] = ([], [])
+    top = -1
+    for low, high, one in sorted(places, key=lambda place: place[:2]):
+        if low > top and (span[0] or span[1]):
+            yield span
+            span = ([], [])
+        if isinstance(one, File):
+            span[0].append(one)
+        else:
+            span[1].append(one)
+        top = max(top, high)
+    if span[0] or span[1]:
+        yield span
 
 
 def _groups(files: Sequence[File], low: int, high: int) -> Iterator[list[File]]:

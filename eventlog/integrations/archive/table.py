@@ -29,6 +29,7 @@ _CONFIGURATION: Final[Mapping[str, str | None]] = {
 }
 _FORM: Final = 1
 _FILE_COLUMNS: Final = ("path", "size_bytes", "num_records", "min.id", "max.id")
+_COMMITS_LOOKED_AT: Final = (20, 2_000)
 _PREFIX: Final = "eventlog."
 
 
@@ -55,6 +56,11 @@ class File:
     rows: int
     low: int
     high: int
+
+    @property
+    def day(self) -> str:
+        """The day of its events, as in 2026-11-20."""
+        return self.path.partition("/")[0].removeprefix(f"{DAY}=")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,21 +159,43 @@ class Table:
         Raises:
             ArchiveTaken: somebody else has gone on meanwhile. Nothing is added.
         """
-        now_ms = int(time.time() * 1000)
-        actions: list[AddAction | RemoveAction] = [
-            AddAction(part.path, part.nbytes, {DAY: part.day}, now_ms, True, json.dumps(part.stats))  # noqa: FBT003 -- deltalake's
-            for part in parts
-        ]
+        actions: list[AddAction | RemoveAction] = [_added(part, is_new=True) for part in parts]
         own = [Transaction(self._app, done.upto)]
         if self.after is None:
             own.append(Transaction(f"{self._app}/after", done.after))
         told = {f"{_PREFIX}{name}": json.dumps(value) for name, value in asdict(done).items()}
-        properties = CommitProperties(custom_metadata=told, app_transactions=own, max_commit_retries=0)
+        properties = CommitProperties(custom_metadata=told, app_transactions=own)
         try:
             self._delta.create_write_transaction(actions, "append", self._delta.schema(), [DAY], commit_properties=properties)
         except CommitFailedError as error:
             self.refresh()
             raise ArchiveTaken(path=str(self.path), upto=self.upto or 0) from error
+        self._settle()
+
+    def replace(self, files: Sequence[File], parts: Sequence[Part]) -> None:
+        """Have other files of the same events in the place of some, in one commit that changes no data.
+
+        Delta takes a file away twice without a word, so what tells two who merge from each other is a transaction of their own.
+
+        Raises:
+            ArchiveRefused: somebody else has replaced one of them meanwhile. Nothing is changed.
+        """
+        own = CommitProperties(app_transactions=[Transaction(f"{self._app}/merged", self._delta.version() + 1)])
+        actions: list[AddAction | RemoveAction] = [_added(part, is_new=False) for part in parts]
+        actions += [_removed(file) for file in files]
+        try:
+            self._delta.create_write_transaction(actions, "append", self._delta.schema(), [DAY], commit_properties=own)
+        except CommitFailedError as error:
+            self.refresh()
+            raise ArchiveRefused(path=str(self.path), why="its files are being merged by somebody else") from error
+        self._settle()
+
+    def vacuum(self, older_than_hours: int) -> list[str]:
+        """Remove files that no commit names, or none any more, and that are so old; return their paths."""
+        return self._delta.vacuum(older_than_hours, dry_run=False, enforce_retention_duration=False, full=True)
+
+    def _settle(self) -> None:
+        """Have the last commit on the disk."""
         self.refresh()
         log = self.path / "_delta_log"
         sync(log / f"{self._delta.version():020}.json")
@@ -186,8 +214,8 @@ class Table:
         return sorted(files, key=lambda file: (file.low, file.path))
 
     def last_round(self) -> Round | None:
-        """Return the newest round that the table's log still tells of."""
-        return next(iter(self.rounds(limit=20)), None)
+        """Return the newest round that the table's log tells of, among the last commits: merges are commits, too."""
+        return next((found for limit in _COMMITS_LOOKED_AT for found in self.rounds(limit=limit)), None)
 
     def rounds(self, *, limit: int | None = None) -> list[Round]:
         """Return the rounds that the table's log still tells of, the newest first."""
@@ -201,3 +229,13 @@ class Table:
     def dataset(self) -> Any:
         """Return the table as a `pyarrow.dataset.Dataset`."""
         return self._delta.to_pyarrow_dataset()
+
+
+def _added(part: Part, *, is_new: bool) -> AddAction:
+    return AddAction(part.path, part.nbytes, {DAY: part.day}, int(time.time() * 1000), is_new, json.dumps(part.stats))
+
+
+def _removed(file: File) -> RemoveAction:
+    day: dict[str, str | None] = {DAY: file.day}
+    now_ms = int(time.time() * 1000)
+    return RemoveAction(file.path, data_change=False, deletion_timestamp=now_ms, size=file.nbytes, partition_values=day)

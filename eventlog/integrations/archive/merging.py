@@ -1,0 +1,86 @@
+"""Small files of an archive made into larger ones: the same events, the same order, one commit for each."""
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from eventlog.errors import ArchiveDamaged
+from eventlog.ids import id_before
+from eventlog.integrations.archive.files import read_part, write_parts
+from eventlog.integrations.archive.table import File, Table
+from eventlog.limits import MIB
+
+TARGET_BYTES_DEFAULT: Final = 64 * MIB
+OLDER_THAN_MS_DEFAULT: Final = 3_600_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Merged:
+    """What was merged: so many files with so many events became fewer."""
+
+    events: int
+    files_before: int
+    files_after: int
+    bytes_before: int
+    bytes_after: int
+    vacuumed: int
+
+
+def merges_of(files: Sequence[File], *, target_bytes: int, upto: int) -> Iterator[list[File]]:
+    """Yield files of a day that together make about `target_bytes`, in the order of ids; two at least. Files with ids above `upto` stay."""
+    for _, of_day in groupby(sorted(files, key=lambda file: (file.day, file.low)), key=lambda file: file.day):
+        some: list[File] = []
+        for file in of_day:
+            if file.high > upto or file.nbytes >= target_bytes:
+                continue
+            if sum(one.nbytes for one in some) + file.nbytes > target_bytes:
+                if len(some) > 1:
+                    yield some
+                some = []
+            some.append(file)
+        if len(some) > 1:
+            yield some
+
+
+def compact(
+    path: Path | str,
+    *,
+    older_than_ms: int = OLDER_THAN_MS_DEFAULT,
+    target_bytes: int = TARGET_BYTES_DEFAULT,
+    vacuum_hours: int | None = None,
+) -> Merged:
+    """Merge files of events that are older than `older_than_ms`, and remove what no commit names for `vacuum_hours`.
+
+    Readers are not disturbed: what they read stays until a vacuum. Killed anywhere, nothing is lost or there twice.
+
+    Raises:
+        ArchiveDamaged: a file is not as it was written. Nothing is merged with it.
+        ArchiveRefused: there is no archive, or somebody else merges its files.
+    """
+    table = Table.open(Path(path).absolute())
+    upto = id_before(int(time.time() * 1000) - older_than_ms)
+    events = before = after = bytes_before = bytes_after = 0
+    for some in list(merges_of(table.files(), target_bytes=target_bytes, upto=upto)):
+        whole = pa.concat_tables([read_part(table.path, file.path, rows=file.rows, schema=table.schema) for file in some]).combine_chunks()
+        ids = whole.column("id").to_numpy()
+        if len(np.unique(ids)) != len(ids):
+            raise ArchiveDamaged(file=some[0].path, why="an event of it is in another file, too")
+        parts = write_parts(
+            table.path,
+            whole.take(np.lexsort((ids, whole.column("segment").to_numpy()))),
+            name=f"{some[0].low:019}-{some[-1].high:019}-merged",
+        )
+        table.replace(some, parts)
+        events, before, after = events + len(whole), before + len(some), after + len(parts)
+        bytes_before += sum(file.nbytes for file in some)
+        bytes_after += sum(part.nbytes for part in parts)
+    vacuumed = 0 if vacuum_hours is None else len(table.vacuum(vacuum_hours))
+    return Merged(
+        events=events, files_before=before, files_after=after, bytes_before=bytes_before, bytes_after=bytes_after, vacuumed=vacuumed
+    )

@@ -1,0 +1,114 @@
+"""Files of an archive merged: fewer of them, the same events, whoever reads or dies meanwhile."""
+
+import os
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from eventlog import blocking
+from eventlog.errors import ArchiveDamaged, ArchiveRefused
+from eventlog.integrations import archive as archives
+from eventlog.integrations.archive.merging import merges_of
+from eventlog.integrations.archive.ranges import Range
+from eventlog.integrations.archive.rounds import Made, write_range
+from eventlog.integrations.archive.table import File, Table
+from tests.process.nodes import NodeProcess
+
+pytestmark = [pytest.mark.process, pytest.mark.timeout(120)]
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[blocking.Client]:
+    with NodeProcess(tmp_path_factory.mktemp("node"), "--segments", "8") as node, blocking.connect(node.address) as connected:
+        yield connected
+
+
+def file(number: int, *, day: str = "2026-11-20", nbytes: int = 10) -> File:
+    return File(path=f"day={day}/{number}.parquet", nbytes=nbytes, rows=1, low=number * 10, high=number * 10 + 5)
+
+
+def test_files_of_a_day_are_merged_up_to_a_size_and_new_ones_are_left() -> None:
+    files = [*map(file, range(7)), file(7, nbytes=40), file(8, day="2026-11-21"), file(9, day="2026-11-21"), file(10, day="2026-11-22")]
+    merges = [[int(one.path.partition("/")[2].partition(".")[0]) for one in some] for some in merges_of(files, target_bytes=30, upto=1_000)]
+    assert merges == [[0, 1, 2], [3, 4, 5], [8, 9]]
+    assert [len(some) for some in merges_of(files, target_bytes=30, upto=25)] == [3]
+    assert not list(merges_of(files, target_bytes=5, upto=1_000))
+
+
+def ids_of(path: Path) -> list[int]:
+    return [id_ for batch in archives.open(path).history(columns=["id"]) for id_ in batch.column("id").to_pylist()]
+
+
+def filled(client: blocking.Client, name: str, path: Path) -> blocking.Cache:
+    cache = client.create_cache(name, before=True)
+    for number in range(6):
+        cache.put_many([(f"k{key}", {"n": number}) for key in range(100)])
+        archives.archive(client, name, path, round_events=40)
+    return cache
+
+
+def test_the_same_events_are_in_fewer_files_and_archiving_goes_on(client: blocking.Client, tmp_path: Path) -> None:
+    cache = filled(client, "merged", tmp_path / "a")
+    before, reading = archives.open(tmp_path / "a"), archives.open(tmp_path / "a").history(batch_rows=50)
+    first = next(reading)
+    done = archives.compact(tmp_path / "a", older_than_ms=0)
+    assert (done.events, done.files_after) == (600, 1)
+    assert done.files_before == len(before.files) >= 15
+    found = archives.open(tmp_path / "a")
+    assert len(found.files) == 1
+    assert ids_of(tmp_path / "a") == [event.id for event in cache.events()]
+    verified = found.verify()
+    assert (verified.events, verified.rounds) == (600, before.verify().rounds)
+    assert len(first) + sum(map(len, reading)) == 600, "who read before goes on with the files that there were"
+    assert archives.compact(tmp_path / "a", older_than_ms=0).files_before == 0
+    cache.put_many([(f"k{key}", {"n": 6}) for key in range(100)])
+    archives.archive(client, "merged", tmp_path / "a")
+    assert archives.open(tmp_path / "a").verify().events == 700
+    assert archives.audit(client, "merged", archives.open(tmp_path / "a")).differences == ()
+    assert len(list(archives.event_batches(archives.open(tmp_path / "a"), client, "merged", where="value.n = 3"))) > 0
+
+
+def test_an_archiver_is_not_disturbed_by_a_merge_in_the_middle_of_its_round(client: blocking.Client, tmp_path: Path) -> None:
+    cache = filled(client, "both", tmp_path / "a")
+    cache.put_many([(f"k{key}", {"n": 6}) for key in range(100)])
+
+    def merged_meanwhile(ranges: Sequence[Range]) -> Iterator[Made]:
+        archives.compact(tmp_path / "a", older_than_ms=0, target_bytes=20_000)
+        yield from (write_range(cache, wanted, tmp_path / "a") for wanted in ranges)
+
+    assert archives.archive(client, "both", tmp_path / "a", run=merged_meanwhile).events == 100
+    assert archives.open(tmp_path / "a").verify().events == 700
+    assert ids_of(tmp_path / "a") == [event.id for event in cache.events()]
+    last = Table.open(tmp_path / "a").last_round()
+    assert last is not None
+
+
+def test_what_no_commit_names_goes_when_it_is_old_and_not_before(client: blocking.Client, tmp_path: Path) -> None:
+    filled(client, "vacuumed", tmp_path / "a")
+    day = next((tmp_path / "a").glob("day=*"))
+    (day / "young.parquet").write_bytes(b"of a round in the making")
+    (day / "old.parquet").write_bytes(b"of a round that died")
+    os.utime(day / "old.parquet", times=(time.time() - 3 * 86_400,) * 2)
+    done = archives.compact(tmp_path / "a", older_than_ms=0, vacuum_hours=24)
+    assert done.vacuumed == 1
+    assert (day / "young.parquet").exists()
+    assert not (day / "old.parquet").exists()
+    assert archives.open(tmp_path / "a").verify().events == 600
+
+
+def test_nothing_is_merged_with_what_is_damaged_and_one_merges_at_a_time(client: blocking.Client, tmp_path: Path) -> None:
+    filled(client, "damaged", tmp_path / "a")
+    table = Table.open(tmp_path / "a")
+    path = tmp_path / "a" / table.files()[3].path
+    data = path.read_bytes()
+    path.write_bytes(data[:-20])
+    with pytest.raises(ArchiveDamaged, match=path.name):
+        archives.compact(tmp_path / "a", older_than_ms=0)
+    path.write_bytes(data)
+    archives.compact(tmp_path / "a", older_than_ms=0)
+    files = table.files()
+    with pytest.raises(ArchiveRefused, match="somebody else"):
+        table.replace(files[:2], [])
+    assert archives.open(tmp_path / "a").verify().events == 600

@@ -237,6 +237,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "eventlog pipeline archive orders --to /archives/orders --every 5m --hold 10GiB",
     ),
     "pipeline compact": ("eventlog pipeline compact /archives/orders", "eventlog pipeline compact /archives/orders --vacuum 7d"),
+    "pipeline rebuild": ("eventlog pipeline rebuild orders --archive /archives/orders --as-of 24h --into orders-yesterday --verify",),
     "pipeline audit": ("eventlog pipeline audit orders --archive /archives/orders --json",),
     "id": ("eventlog id decode 912813402609418241", "eventlog id at 1h"),
     "id decode": ("eventlog id decode 912813402609418241",),

@@ -10,7 +10,7 @@ import click
 from eventlog_cli.conventions import EndingInOrder, common_options, load_archives, open_client, settings
 from eventlog_cli.lazy import SynonymGroup
 from eventlog_cli.output import id_fields, note, print_row, print_text, table
-from eventlog_cli.parameters import ID, POSITIVE, SIZE, SPAN
+from eventlog_cli.parameters import AT, ID, POSITIVE, SIZE, SPAN
 
 if TYPE_CHECKING:
     from eventlog.integrations.archive.audit import Audit
@@ -132,3 +132,32 @@ def compact(path: Path, *, older_than_ms: int, target_bytes: int, vacuum_ms: int
     )
     if vacuum_ms is not None:
         print_text(f"{done.vacuumed} files that no commit names are removed")
+
+
+@command.command("rebuild")
+@CACHE
+@click.option("--archive", "path", required=True, type=click.Path(path_type=Path), metavar="PATH", help="The folder of the table.")
+@click.option(
+    "--into", required=True, metavar="CACHE", help="The cache to make; one that is there has nothing, or what an earlier try wrote."
+)
+@click.option(
+    "--as-of", "as_of", type=AT, metavar="ID|TIME", help="An id, or a time: ISO 8601, or a duration for that long ago.  [default: now]"
+)
+@click.option(
+    "--verify", is_flag=True, help="Compare it with CACHE, in the entries that have not changed since. Exits with 1 where it differs."
+)
+@common_options
+def rebuild(cache_name: str, *, path: Path, into: str, as_of: int | None, verify: bool) -> None:
+    """Make a cache with the entries that CACHE had at an id or a time, from its archive and what the nodes keep behind it."""
+    archives = load_archives()
+    with open_client() as client:
+        done = archives.rebuild(archives.open(path), client, cache_name, into=into, as_of=as_of, verify=verify)
+    if settings().is_json:
+        counts = {name: getattr(done, name) for name in ("events", "entries", "compared", "differences")}
+        print_row({"pipeline": "rebuild", "cache": cache_name, "into": into} | id_fields(after=done.after, as_of=done.as_of) | counts)
+    else:
+        print_text(f"{into} has the {done.entries} entries that {cache_name} had at id {done.as_of}, from {done.events} events")
+        if verify:
+            print_text(f"{done.compared} entries have not changed since; of them {done.differences or 'none'} differ")
+    if done.differences:
+        click.get_current_context().exit(1)

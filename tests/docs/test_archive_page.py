@@ -25,9 +25,12 @@ def test_every_block_runs(tmp_path: Path) -> None:
             done = subprocess.run([*shell, text], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60, check=False)
             assert done.returncode == 0, (block, done.stderr)
             printed.append(done.stdout)
-    assert len(printed) == 5
+    assert len(printed) == 7
     assert "150 events in" in printed[0]
     assert len(printed[2].splitlines()) == 49
     assert printed[3].splitlines()[:2] == ["orders 150", "150"]
     assert printed[3].splitlines()[-1].startswith("k1")
-    assert "CREATED" in printed[4]
+    assert "orders-again has the 150 entries" in printed[4]
+    assert "none differ" in printed[4]
+    assert "files that no commit names are removed" in printed[5]
+    assert "CREATED" in printed[6]

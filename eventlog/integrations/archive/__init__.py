@@ -10,7 +10,9 @@ from eventlog.integrations.archive.merging import Merged as Merged
 from eventlog.integrations.archive.merging import compact as compact
 from eventlog.integrations.archive.reading import Archive as Archive
 from eventlog.integrations.archive.reading import open_archive as open  # noqa: A004 -- archive.open(path)
+from eventlog.integrations.archive.rebuilding import Rebuilt as Rebuilt
+from eventlog.integrations.archive.rebuilding import rebuild as rebuild
 from eventlog.integrations.archive.rounds import Written as Written
 from eventlog.integrations.archive.rounds import archive as archive
 
-__all__ = ["Archive", "Audit", "Merged", "Written", "archive", "audit", "compact", "event_batches", "open"]
+__all__ = ["Archive", "Audit", "Merged", "Rebuilt", "Written", "archive", "audit", "compact", "event_batches", "open", "rebuild"]

@@ -1,0 +1,100 @@
+"""A cache made anew as it was, from what the archive has and what the nodes keep behind it."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eventlog import blocking
+from eventlog.errors import CacheExists, InvalidArgument
+from eventlog.integrations import archive as archives
+from tests.process.nodes import NodeProcess
+
+pytestmark = [pytest.mark.process, pytest.mark.timeout(120)]
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
+    with NodeProcess(tmp_path_factory.mktemp("node"), "--segments", "8") as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def client(node: NodeProcess) -> Iterator[blocking.Client]:
+    with blocking.connect(node.address) as connected:
+        yield connected
+
+
+def values_of(cache: blocking.Cache) -> dict[Any, Any]:
+    return {key: entry.value for key, entry in cache.entries()}
+
+
+@pytest.fixture(scope="module")
+def history(client: blocking.Client, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[tuple[int, dict[Any, Any]]]]:
+    """Return an archive of a part of what happened to a cache, and what the cache was after each step, with the id."""
+    cache = client.create_cache("orders", before=True)
+    path = tmp_path_factory.mktemp("archive") / "a"
+    states = []
+    for number in range(6):
+        cache.put_many([(f"k{key} ä", {"n": number, "key": key}) for key in range(number * 7, 120)])
+        for key in range(number, 120, 11):
+            cache.remove(f"k{key} ä")
+        states.append((cache.log_ends().last_id, values_of(cache)))
+        if number < 4:
+            archives.archive(client, "orders", path, round_events=77)
+    return path, states
+
+
+def test_it_is_what_it_was_in_the_archive_and_behind_it(client: blocking.Client, history: Any) -> None:
+    path, states = history
+    found = archives.open(path)
+    for number, (at, state) in enumerate(states):
+        done = archives.rebuild(found, client, "orders", into=f"orders-{number}", as_of=at, verify=True)
+        assert values_of(client.cache(f"orders-{number}")) == state
+        assert (done.entries, done.differences) == (len(state), 0)
+        assert done.compared == sum(entry.version <= at for _, entry in client.cache("orders").entries(metadata=True))
+    assert archives.rebuild(found, client, "orders", into="orders-now").entries == len(states[-1][1])
+
+
+def test_done_twice_it_is_there_once_and_nothing_else_is_written_over(client: blocking.Client, history: Any) -> None:
+    path, states = history
+    at, state = states[2]
+    for _ in range(2):
+        archives.rebuild(archives.open(path), client, "orders", into="twice", as_of=at)
+    assert len(list(client.cache("twice").events())) == len(state)
+    client.create_cache("taken").put("other", 1)
+    with pytest.raises(CacheExists):
+        archives.rebuild(archives.open(path), client, "orders", into="taken", as_of=at)
+    assert values_of(client.cache("taken")) == {"other": 1}
+    with pytest.raises(InvalidArgument, match="the archive begins behind"):
+        archives.rebuild(archives.open(path), client, "orders", into="early", as_of=1)
+
+
+@pytest.mark.parametrize("form", ["bytes", "avro"])
+def test_caches_of_other_formats(client: blocking.Client, tmp_path: Path, form: str) -> None:
+    if form == "avro":
+        schema = json.dumps({"type": "record", "name": "Order", "fields": [{"name": "total", "type": "double"}]})
+        cache = client.create_cache("typed", format="avro", schema=schema, before=True)
+        cache.put_many([(f"k{n}", {"total": n / 2}) for n in range(50)])
+    else:
+        cache = client.create_cache("plain", format="bytes", key_format="bytes", before=True)
+        cache.put_many([(bytes([n]), bytes([n, 255]) * n) for n in range(50)])
+    archives.archive(client, cache.name, tmp_path / "a")
+    archives.rebuild(archives.open(tmp_path / "a"), client, cache.name, into=f"{cache.name}-again", verify=True)
+    assert values_of(client.cache(f"{cache.name}-again")) == values_of(cache)
+
+
+def test_the_command_rebuilds_and_verifies(client: blocking.Client, node: NodeProcess, history: Any) -> None:
+    path, states = history
+    at, state = states[3]
+    words = ["pipeline", "rebuild", "orders", "--archive", str(path), "--into", "by-command", "--as-of", str(at), "--verify", "--json"]
+    done = subprocess.run(
+        [sys.executable, "-m", "eventlog_cli", *words, "--server", node.address], capture_output=True, check=True, text=True, timeout=60
+    )
+    told = json.loads(done.stdout)
+    assert (told["pipeline"], told["entries"], told["as_of"], told["differences"]) == ("rebuild", len(state), at, 0)
+    assert values_of(client.cache("by-command")) == state

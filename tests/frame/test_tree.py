@@ -33,6 +33,8 @@ READS_WALL_CLOCK = {
     "eventlog/node/handlers/cluster_admin.py": "as above",
     "eventlog/integrations/kafka/mirrors.py": "shows how far mirrors are behind, and when a shard came to stand still",
     "eventlog/integrations/kafka/shard.py": "tells readers of a topic when an event was mirrored",
+    "eventlog/integrations/archive/merging.py": "leaves files of new events alone",
+    "eventlog/integrations/archive/table.py": "tells readers of a table when a file came into it",
     "eventlog/assemble.py": "has no clock of a cluster: it makes the records of one that is stopped",
 }
 """Modules that may look at the wall clock, and why: nothing that decides who works on what, or when, goes by it."""

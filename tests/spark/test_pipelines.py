@@ -1,7 +1,6 @@
 """Pipelines on Spark: tasks that fail are done again, and what they wrote twice is in the table once."""
 
 import json
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,36 +9,27 @@ import pytest
 
 from eventlog import blocking
 from eventlog.integrations import archive as archives
+from eventlog.integrations.archive.ranges import Range
+from eventlog.integrations.archive.rounds import write_range
 from eventlog.integrations.spark import pipelines
 from tests.process.nodes import NodeProcess
 
 pytestmark = [pytest.mark.process, pytest.mark.spark, pytest.mark.timeout(300)]
 
 
-def test_an_archive_is_written_by_tasks_and_goes_on_where_it_ends(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_archive_is_written_by_tasks_and_goes_on_where_it_ends(spark: Any, tmp_path: Path) -> None:
     with NodeProcess(tmp_path / "node", "--segments", "16") as node, blocking.connect(node.address) as client:
         cache = client.create_cache("orders", before=True)
         for number in range(4):
             cache.put_many([(f"k{key}", {"n": number}) for key in range(500)])
-        monkeypatch.setattr("eventlog.integrations.archive.ranges.PARTITION_EVENTS_MIN", 200)
-        marker = tmp_path / "failed"
-        real = pipelines.write_range
-
-        def dies_once(*words: Any) -> Any:
-            made = real(*words)
-            try:
-                os.close(os.open(marker, os.O_CREAT | os.O_EXCL))
-            except FileExistsError:
-                return made
-            os._exit(1)
-
-        monkeypatch.setattr(pipelines, "write_range", dies_once)
-        done = pipelines.archive(spark, "orders", servers=node.address, to=tmp_path / "a", round_events=1_500)
-        assert (done["pipeline"], done["events"], done["rounds"]) == ("archive", 2_000, 2)
-        assert marker.exists()
+        half = [event.id for event in cache.events()][999]
+        assert pipelines.archive(spark, "orders", servers=node.address, to=tmp_path / "a", upto=half)["events"] == 1_000
+        write_range(cache, Range(after=0, upto=cache.log_ends().last_id, segments=(0, 1)), tmp_path / "a")  # a task that died
+        done = pipelines.archive(spark, "orders", servers=node.address, to=tmp_path / "a", round_events=700, tasks=5)
+        assert (done["pipeline"], done["events"], done["rounds"], done["files"] > 5) == ("archive", 1_000, 2, True)
         found = archives.open(tmp_path / "a")
         files = list((tmp_path / "a").rglob("*.parquet"))
-        assert len(files) > len(found.files), "the task that died had written already"
+        assert len(files) > len(found.files) == 1 + done["files"], "the task that died had written already"
         ids = [id_ for batch in found.history(columns=["id"]) for id_ in batch.column("id").to_pylist()]
         assert ids == [event.id for event in cache.events()]
         assert found.verify().events == 2_000

@@ -122,15 +122,16 @@ def archive(
     upto: int | None = None,
     round_events: int = ROUND_EVENTS_DEFAULT,
     hold: int | None = None,
+    tasks: int = 0,
     run: Run | None = None,
-    is_ended: Callable[[], bool] = lambda: False,
     told: Callable[[Round], None] = lambda _round: None,
 ) -> Written:
     """Archive a cache up to the end that its log has now, or up to the id `upto`, in rounds of at most `round_events`.
 
     A new table begins behind the id `after`, by default with the first event that the nodes keep; one that is there goes on where it
-    ends. With `hold` a durable listener `archive.CACHE` keeps retention from what is not archived yet, up to so many bytes. `run`
-    carries tasks out, by default here; `is_ended` is asked between rounds; `told` hears of each.
+    ends. With `hold` a durable listener `archive.CACHE` keeps retention from what is not archived yet, up to so many bytes. A round is
+    cut into `tasks`, by default one for half a million events and 16 at most, which `run` carries out, by default here. `told` hears of
+    each round.
 
     Raises:
         ArchiveRefused: the table is another cache's, or `path` something else.
@@ -148,11 +149,12 @@ def archive(
     holding = _hold(source, cache, hold, at=start) if hold else None
     run = run or (lambda ranges: map(partial(write_range, source, folder=folder), ranges))
     at, events, nbytes, files, rounds = start, 0, 0, 0, 0
-    while not is_ended():
+    while True:
         plan = source.plan(at, upto=end.last_id if upto is None else min(upto, end.last_id), max_events=round_events)
         if not plan.events:
             break
-        ranges = ranges_of(plan.after, plan.upto, segments=range(client.segments_count), events=plan.events, nbytes=plan.bytes)
+        segments = range(client.segments_count)
+        ranges = ranges_of(plan.after, plan.upto, segments=segments, events=plan.events, nbytes=plan.bytes, asked=tasks)
         made = list(run(ranges))
         done = _round_of(plan.after, plan.upto, made, planned=plan.events, before=_ends_before(table, client.segments_count), cache=cache)
         parts = [part for one in made for part in one.parts]

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from eventlog.errors import Unavailable
 from eventlog_cli.conventions import EndingInOrder, common_options, load_archives, open_client, settings
 from eventlog_cli.lazy import SynonymGroup
-from eventlog_cli.output import id_fields, note, print_row, print_text, table
+from eventlog_cli.output import id_fields, note, print_row, print_text, stdout, table
 from eventlog_cli.parameters import AT, ID, POSITIVE, SIZE, SPAN
 
 if TYPE_CHECKING:
@@ -49,12 +50,17 @@ def archive(cache_name: str, *, path: Path, every_ms: int | None, **options: Any
             try:
                 with EndingInOrder():
                     done = archives.archive(client, cache_name, path, told=_tell_round, **options)
+                _tell(cache_name, path, done, seconds=time.monotonic() - begun, cpu_seconds=time.process_time() - used)
             except KeyboardInterrupt:
                 note(f"ended; what is committed stays: eventlog pipeline archive {cache_name} --to {path}")
                 raise
-            _tell(cache_name, path, done, seconds=time.monotonic() - begun, cpu_seconds=time.process_time() - used)
+            except Unavailable as error:
+                if every_ms is None:
+                    raise
+                note(f"tried again in {every_ms / 1000:g} s: {error}")
             if every_ms is None:
                 return
+            stdout().flush()
             with EndingInOrder():
                 time.sleep(every_ms / 1000)
 

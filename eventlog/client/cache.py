@@ -5,6 +5,7 @@ from eventlog.client.listeners import CacheListeners
 from eventlog.client.members.consuming import CacheConsumers
 from eventlog.client.near.near_cache import ENTRIES_DEFAULT, STALENESS_MS_DEFAULT, NearCache
 from eventlog.client.reading.continuous import CacheQueries
+from eventlog.client.reading.entries import CacheTasks
 from eventlog.client.reading.scanning import CacheScans
 from eventlog.client.writing.staging import CacheStages
 from eventlog.client.writing.writes import CacheWrites
@@ -12,7 +13,7 @@ from eventlog.errors import InvalidArgument
 from eventlog.limits import NEAR_ENTRIES_MAX
 
 
-class Cache(CacheWrites, CacheStages, CacheConsumers, CacheScans, CacheListeners, CacheQueries):
+class Cache(CacheWrites, CacheStages, CacheConsumers, CacheScans, CacheTasks, CacheListeners, CacheQueries):
     """A cache: a keyed collection whose every change is an event. From `client.cache(name)` or `client.create_cache(name)`."""
 
     _core: ClientCore

@@ -55,8 +55,8 @@ class Events:
         if wait_ms and wanted["follow"]:
             raise InvalidArgument(why="wait is for a request that ends: leave it out, or give follow=false")
         place = _id if _is_ordered(wanted) else _position
-        form: _Form = _ServerSent(place) if is_server_sent else _Lines(place)
-        stream = _Stream(call.request, form, self._core.shared)
+        form: Form = _ServerSent(place) if is_server_sent else _Lines(place)
+        stream = Stream(call.request, form, self._core.shared)
         if call.request.method == "HEAD":
             return web.Response(headers=stream.headers)
         async with self._core.reads(call.text("cache")) as cache:
@@ -97,7 +97,7 @@ def _wanted(call: Call, *, follows: bool) -> dict[str, Any]:
     return wanted
 
 
-Some = EventBatch | list[Event]
+Some = EventBatch | list[Any]
 
 
 async def _batches(cache: LocalReads, wanted: dict[str, Any]) -> AsyncGenerator[Some, None]:
@@ -114,7 +114,7 @@ async def _once(cache: LocalReads, wanted: dict[str, Any], *, max_events: int, w
     yield list(answer.events)
 
 
-def _events_of(found: Some) -> list[Event]:
+def _events_of(found: Some) -> list[Any]:
     return list(found.events()) if isinstance(found, EventBatch) else found
 
 
@@ -139,14 +139,14 @@ def _position(event: Event) -> str:
     return event.position
 
 
-class _Form(Protocol):
+class Form(Protocol):
     """How a stream says what it says."""
 
     content_type: str
     comment: bytes
     is_alike: bool  # for all who read the same events: an event's place is its id
 
-    def events(self, events: list[Event]) -> bytes: ...
+    def events(self, events: list[Any]) -> bytes: ...
 
     def error(self, error: EventLogError) -> bytes: ...
 
@@ -187,10 +187,10 @@ class _ServerSent:
         return b"event: error\ndata: %b\n\n" % orjson.dumps(told(error))
 
 
-class _Stream:
+class Stream:
     """The answer while it is written."""
 
-    def __init__(self, request: web.BaseRequest, form: _Form, shared: SharedAnswers) -> None:
+    def __init__(self, request: web.BaseRequest, form: Form, shared: SharedAnswers) -> None:
         self.headers = {"Content-Type": form.content_type, "Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
         self.response = web.StreamResponse(headers=self.headers)
         self._request = request

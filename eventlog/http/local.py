@@ -20,6 +20,7 @@ from eventlog.client.connections.known import Known
 from eventlog.client.connections.requests import Requests
 from eventlog.client.options import ClientOptions
 from eventlog.client.reading.batches import EventBatch, Order
+from eventlog.client.reading.entries import CacheEntries
 from eventlog.client.reading.following import Follower, Unpack
 from eventlog.client.reading.reads import CacheReads
 from eventlog.client.reading.rows import CacheByKey
@@ -276,7 +277,7 @@ class WrittenMany:
     errors: list[EventLogError | None]
 
 
-class LocalReads(CacheReads):
+class LocalReads(CacheReads, CacheEntries):
     """A cache, as streams of HTTP read its events: each over a connection of its own, so that one who does not read holds up nobody.
 
     What several get alike is taken apart once.

@@ -239,11 +239,15 @@ def test_what_is_not_archived_yet_is_held_back_and_goes_when_it_is(client: block
     archives.archive(client, cache.name, tmp_path / "a", hold=1 << 30)
     write(cache)
     client.run_retention(cache.name)
-    done = archives.archive(client, cache.name, tmp_path / "a", hold=1 << 30)
-    assert done.events == 602
+    done = archives.archive(client, cache.name, tmp_path / "a", hold=1 << 29)
+    assert (done.events, client.listeners.describe(f"archive.{cache.name}").hold_bytes) == (602, 1 << 29)
     archives.open(tmp_path / "a").verify()
     client.run_retention(cache.name)
     assert cache.log_ends().first_id > done.after
+    write(cache, rounds=1)
+    done = archives.archive(client, cache.name, tmp_path / "a")
+    client.run_retention(cache.name)
+    assert cache.log_ends().first_id > done.after, "a hold that is there moves on, whoever archives"
 
 
 def test_an_audit_finds_what_differs_and_compares_what_the_nodes_keep(

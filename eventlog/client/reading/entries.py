@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from eventlog.client.core import ClientCore
 from eventlog.client.handle import CacheHandle
 from eventlog.client.reading.filtering import Parameters, Select, compiled_here, filter_of, json_of
+from eventlog.client.reading.following import ReadingCore
 from eventlog.client.reading.iterating import EntryBatch, EntryReader, ForEachResult, IterationOptions, Key, TaskOptions, TaskRunner
 from eventlog.client.reading.past import PastReader, id_at
 from eventlog.client.reading.rows import Rows
@@ -94,7 +95,7 @@ async def _first_rows(
 class CacheEntries(CacheHandle):
     """Every entry once, as of a moment of its segment, whatever becomes of the nodes meanwhile."""
 
-    _core: ClientCore
+    _core: ReadingCore
 
     def entries(
         self,
@@ -196,6 +197,12 @@ class CacheEntries(CacheHandle):
         async with aclosing(reader.batches(wanted)) as found:
             async for batch in found:
                 yield batch
+
+
+class CacheTasks(CacheHandle):
+    """Work on the entries of a cache, done where they are."""
+
+    _core: ClientCore
 
     async def for_each(
         self,

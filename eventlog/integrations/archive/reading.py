@@ -178,12 +178,18 @@ class Archive:
         """
         following: dict[int, int] = {}
         events = rounds = 0
+        last = self.after
         for own, table in self.stretches():
             events += len(table)
             rounds += len(own)
             for committed in own:
                 self._check_round(committed, table)
             self._check_offsets(table, following)
+            last = max(last, int(table.column("id").to_numpy().max(initial=last)))
+        if last != self.upto:
+            raise ArchiveDamaged(
+                file=str(self._table.path), why=f"its last event has id {last}, and it is to have everything up to {self.upto}"
+            )
         return Verified(after=self.after, upto=self.upto, events=events, files=len(self._table.files()), rounds=rounds)
 
     def _check_offsets(self, table: pa.Table, following: dict[int, int]) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from eventlog import blocking
-from eventlog.errors import CorruptData
+from eventlog.errors import CorruptData, ListenerNotFound
 from eventlog.integrations.archive.columns import columns_of, record_batch
 from eventlog.integrations.archive.digest import bounds_of, digest_of
 from eventlog.integrations.archive.files import Part, write_parts
@@ -129,9 +129,9 @@ def archive(
     """Archive a cache up to the end that its log has now, or up to the id `upto`, in rounds of at most `round_events`.
 
     A new table begins behind the id `after`, by default with the first event that the nodes keep; one that is there goes on where it
-    ends. With `hold` a durable listener `archive.CACHE` keeps retention from what is not archived yet, up to so many bytes. A round is
-    cut into `tasks`, by default one for half a million events and 16 at most, which `run` carries out, by default here. `told` hears of
-    each round.
+    ends. With `hold` a durable listener `archive.CACHE` keeps retention from what is not archived yet, up to so many bytes; one that is
+    there moves on in any case. A round is cut into `tasks`, by default one for half a million events and 16 at most, which `run` carries
+    out, by default here. `told` hears of each round.
 
     Raises:
         ArchiveRefused: the table is another cache's, or `path` something else.
@@ -146,7 +146,7 @@ def archive(
     start = table.upto
     if start is None:
         start = after if after is not None else end.last_id if end.first_id is None else end.first_id - 1
-    holding = _hold(source, cache, hold, at=start) if hold else None
+    holding = _hold(client, cache, hold, at=start)
     run = run or (lambda ranges: map(partial(write_range, source, folder=folder), ranges))
     at, events, nbytes, files, rounds = start, 0, 0, 0, 0
     while True:
@@ -187,9 +187,16 @@ def _round_of(after: int, upto: int, made: Sequence[Made], *, planned: int, befo
     return Round(after=after, upto=upto, events=events, digest=sum(one.digest for one in made) & _DIGEST_MASK, ends=tuple(ends))
 
 
-def _hold(source: blocking.Cache, cache: str, nbytes: int, *, at: int) -> str:
-    """Have retention keep what comes behind an id; return the listener that does."""
-    listener = f"archive.{cache}"
-    source.register(durable=True, hold=nbytes, id=listener)
+def _hold(client: blocking.Client, cache: str, nbytes: int | None, *, at: int) -> str | None:
+    """Have retention keep what comes behind an id; return the listener that does, or None where none is there and none is asked for."""
+    listener, source = f"archive.{cache}", client.cache(cache)
+    try:
+        found = client.listeners.describe(listener)
+        if nbytes is not None and found.hold_bytes != nbytes:
+            client.listeners.alter(listener, hold=nbytes)
+    except ListenerNotFound:
+        if not nbytes:
+            return None
+        source.register(durable=True, hold=nbytes, id=listener)
     source.poll(at, listener=listener, max_events=0)
     return listener

@@ -29,6 +29,7 @@ _CONFIGURATION: Final[Mapping[str, str | None]] = {
 }
 _FORM: Final = 1
 _FILE_COLUMNS: Final = ("path", "size_bytes", "num_records", "min.id", "max.id")
+_LOG: Final = "_delta_log"
 _COMMITS_LOOKED_AT: Final = (20, 2_000)
 _PREFIX: Final = "eventlog."
 
@@ -109,7 +110,7 @@ class Table:
             ArchiveRefused: it is another's, or there is something else.
         """
         if not DeltaTable.is_deltatable(str(path)):
-            if path.exists() and any(path.iterdir()):
+            if path.exists() and any(one.name != _LOG for one in path.iterdir()):
                 raise ArchiveRefused(path=str(path), why="the folder has files, and is no table")
             path.mkdir(parents=True, exist_ok=True)
             with suppress(CommitFailedError):  # of two at once, one makes it
@@ -195,10 +196,12 @@ class Table:
         return self._delta.vacuum(older_than_hours, dry_run=False, enforce_retention_duration=False, full=True)
 
     def _settle(self) -> None:
-        """Have the last commit on the disk."""
+        """Have what was committed since this was opened or refreshed on the disk."""
+        before = self._delta.version()
         self.refresh()
-        log = self.path / "_delta_log"
-        sync(log / f"{self._delta.version():020}.json")
+        log = self.path / _LOG
+        for version in range(before + 1, self._delta.version() + 1):
+            sync(log / f"{version:020}.json")
         sync(log)
         sync(self.path)
 

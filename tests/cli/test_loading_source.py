@@ -17,12 +17,8 @@ from eventlog_cli.loading.source import ZSTD_READ_BYTES, Damaged, open_source
 from tests.examples import examples
 
 PLAIN = b"".join(b'{"k":"key-%d","n":%d}\n' % (number, number * 7919) for number in range(5_000))
-PACKED = {
-    "plain": PLAIN,
-    "gz": gzip.compress(PLAIN),
-    "xz": lzma.compress(PLAIN),
-    "zst": bytes(cramjam.zstd.compress(PLAIN)),
-}
+PACK = {"gz": gzip.compress, "xz": lzma.compress, "zst": lambda data: bytes(cramjam.zstd.compress(data))}
+PACKED = {"plain": PLAIN} | {name: pack(PLAIN) for name, pack in PACK.items()}
 REAL_PACKINGS = ["gz", "xz", "zst"]
 
 
@@ -153,3 +149,24 @@ def test_the_position_counts_packed_bytes(tmp_path: Path) -> None:
         while source.stream.read(1 << 16):
             pass
         assert source.position() == len(PACKED["gz"])
+
+
+@pytest.mark.parametrize("packing", PACKED)
+@settings(deadline=None, max_examples=examples(30))
+@given(steps=st.lists(st.one_of(st.none(), st.integers(1, 3 * MIB)), max_size=12), size=st.integers(MIB - 9, 2 * MIB + 9))
+def test_what_was_looked_at_is_read_all_the_same(
+    tmp_path_factory: pytest.TempPathFactory, packing: str, steps: list[int | None], size: int
+) -> None:
+    data = (bytes(range(251)) * (size // 251 + 1))[:size]
+    path = tmp_path_factory.mktemp("looked") / "file"
+    path.write_bytes(data if packing == "plain" else PACK[packing](data))
+    found = b""
+    with open_source(str(path)) as source:
+        for step in steps:
+            if step is None:
+                assert data[len(found) :].startswith(source.head[: size - len(found)])
+            else:
+                found += source.stream.read(step)
+        while more := source.stream.read(MIB):
+            found += more
+    assert found == data

@@ -159,7 +159,7 @@ class Unpacked:
                 ahead += data
         except Damaged as damage:
             self._damage = damage
-        self._ahead = ahead
+        self._ahead = ahead + self._ahead  # of more than a read's worth that was looked at before, some is left
         return ahead
 
 

@@ -247,6 +247,7 @@ class NearCache(_Facade[AsyncNearCache]):
 class Stage(_Facade[AsyncStage]):
     """One attempt at a part of a batch, as `eventlog.client.writing.staging.Stage`."""
 
+    put_columns = _call(AsyncStage.put_columns)
     put_many = _call(AsyncStage.put_many)
     put_arrow = _call(AsyncStage.put_arrow)
     events = _same("events")

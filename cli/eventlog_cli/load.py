@@ -9,7 +9,7 @@ import click
 from eventlog.errors import BadRow, EventLogError
 from eventlog.limits import VALUE_BYTES_MAX
 from eventlog_cli.conventions import EndingInOrder, common_options, open_client, settings
-from eventlog_cli.loading.loader import CacheTarget, Loader, Summary
+from eventlog_cli.loading.loader import CacheTarget, Loader, StageTarget, Summary
 from eventlog_cli.loading.rows import Reader, Rejection, Shape
 from eventlog_cli.loading.source import FORMATS, Source, format_of, open_source, reader_of
 from eventlog_cli.output import Progress, id_fields, note, note_interrupt, print_row, print_text
@@ -55,6 +55,7 @@ ROWS_DEFAULT = 1_000
     metavar="SIZE",
     help="Largest value sent; the node has its own limit.  [default: 1MiB]",
 )
+@click.option("--txn", metavar="NAME", help="Write the whole file at its end or nothing, and by this name once; see above.")
 @common_options
 def command(cache_name: str, path: str, **options: Any) -> None:
     r"""Write every row of a file into CACHE, in its order: the row is the value.
@@ -68,6 +69,9 @@ def command(cache_name: str, path: str, **options: Any) -> None:
     With --key-separator each line is a key, the separator, and a value: JSON, or anything where CACHE holds bytes. The first separator
     of a line counts, \t, \0 and \xHH in it are as in C, and empty lines are passed over. --delete-value '' removes the key of a line
     without a value. This reads what consume --output-format prints.
+
+    With --txn the rows are laid ready where nobody sees them, and written when all are there. A row too many that cannot be written, an
+    interrupt or a kill leave nothing behind; by a name that has been published nothing is written again for 30 days.
     """
     if options["key_separator"] is not None:
         for name, option in (("key", "--key"), ("operation", "--op"), ("format_name", "--format")):
@@ -83,7 +87,7 @@ def command(cache_name: str, path: str, **options: Any) -> None:
 
 
 @EndingInOrder()
-def load(cache_name: str, path: str, *, create: bool = False, max_errors: int = 0, **options: Any) -> None:
+def load(cache_name: str, path: str, *, create: bool = False, max_errors: int = 0, txn: str | None = None, **options: Any) -> None:
     """Write a file, or stdin for `-`, and say what was written. `options` are those of the command.
 
     Raises:
@@ -95,7 +99,8 @@ def load(cache_name: str, path: str, *, create: bool = False, max_errors: int = 
         with open_client() as client:
             cache = client.create_cache(cache_name, if_exists="use") if create else client.cache(cache_name)
             reader = _reader(source, cache.info(), **options)
-            stop = _load(source, reader, CacheTarget(cache), errors_max=max_errors)
+            target = CacheTarget(cache) if txn is None else StageTarget(cache, txn)
+            stop = _load(source, reader, target, errors_max=max_errors)
     if stop is not None:
         raise BadRow(source=source.name, line=stop.line, why=stop.why)
 
@@ -143,7 +148,7 @@ def _encoder(info: "CacheInfo", *, key: str, is_text: bool) -> "Callable[[dict[s
     return row_encoder(info.schema, key=key, is_text=is_text)
 
 
-def _load(source: Source, reader: Reader, target: CacheTarget, *, errors_max: int) -> Rejection | None:
+def _load(source: Source, reader: Reader, target: CacheTarget | StageTarget, *, errors_max: int) -> Rejection | None:
     """Load and say what was loaded, however it ends; return the row that stopped it."""
     began = time.monotonic()
     with Progress(f"load {source.name}") as progress:
@@ -163,6 +168,8 @@ def _load(source: Source, reader: Reader, target: CacheTarget, *, errors_max: in
                 note("rejected: more rows, which are counted only")
 
         loader = Loader(target, errors_max=errors_max, gathers=source.size is not None, on_rejection=tell, on_progress=show)
+        if isinstance(target, StageTarget):
+            return _load_whole(loader, reader, target, progress=progress, began=began)
         try:
             return loader.run(reader)
         except KeyboardInterrupt:
@@ -178,10 +185,36 @@ def _load(source: Source, reader: Reader, target: CacheTarget, *, errors_max: in
             _tell(loader.summary, time.monotonic() - began)
 
 
-def _tell(summary: Summary, seconds: float) -> None:
+def _load_whole(loader: Loader, reader: Reader, target: StageTarget, *, progress: Progress, began: float) -> Rejection | None:
+    """Lay a file ready and publish it; return the row because of which nothing of it is written."""
+    is_publishing = False
+    try:
+        stop = loader.run(reader)
+        is_publishing = stop is None
+        is_repeated = is_publishing and target.publish()
+    except (KeyboardInterrupt, EventLogError):
+        progress.clear()
+        if is_publishing:
+            note("some of the file may be written: load it again, by the same name, and all of it is there once")
+        else:
+            note("nothing is written")
+        raise
+    progress.clear()
+    if stop is not None:
+        note("nothing is written")
+    elif is_repeated:
+        note("this was published before by the same name: nothing is written again")
+        _tell(Summary(), time.monotonic() - began, repeated=True)
+    else:
+        _tell(loader.summary, time.monotonic() - began, repeated=False)
+    return stop
+
+
+def _tell(summary: Summary, seconds: float, *, repeated: bool | None = None) -> None:
     if settings().is_json:
         print_row(
             {
+                **({} if repeated is None else {"repeated": repeated}),
                 "loaded": summary.loaded,
                 "events": summary.events,
                 "rejected": summary.rejected,

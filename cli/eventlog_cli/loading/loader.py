@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from eventlog.errors import EventLogError
-from eventlog.limits import MIB
+from eventlog.limits import MIB, STAGE_KEEP_MS_MAX
 from eventlog_cli.loading.rows import Batch, Reader, Rejection
 
 if TYPE_CHECKING:
@@ -183,3 +183,32 @@ class Sent:
         """Wait for the answer."""
         stored = self._future.result()
         return Written(events=stored.events, first_id=stored.first_id, last_id=stored.last_id)
+
+
+class StageTarget:
+    """Lays rows ready for one transaction: all of a file is written at its end, once, or nothing of it."""
+
+    def __init__(self, cache: "Cache", transaction: str) -> None:
+        self._cache = cache
+        self._transaction = transaction
+        self._stage = cache.stage(keep_ms=STAGE_KEEP_MS_MAX)
+
+    def write(self, batch: Batch) -> "Laid":
+        """Lay a batch ready."""
+        self._stage.put_columns(batch.keys, batch.values, removed=batch.removals or None)
+        return Laid(len(batch.keys))
+
+    def publish(self) -> bool:
+        """Have everything written; return whether the transaction had been published before, and so nothing is."""
+        return self._cache.publish(self._transaction, 0, [self._stage.staged()])
+
+
+@dataclass(frozen=True, slots=True)
+class Laid:
+    """A batch that is laid ready."""
+
+    rows: int
+
+    def result(self) -> Written:
+        """Return how many rows it has; they have no ids yet."""
+        return Written(events=self.rows, first_id=None, last_id=None)

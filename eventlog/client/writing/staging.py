@@ -8,7 +8,7 @@ await cache.publish("nightly-load", 7, [part, ...])     # batch 7 of the transac
 
 import secrets
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from eventlog.batch.build import Columns, build_write
@@ -105,6 +105,19 @@ class Stage(Shown):
         _, form = await self._found()
         keys, values, removed = arrow_columns(arrow_module().table_of(batch), form, key=key, value=value)
         await self._lay(keys, values, removed, timeout_ms=timeout_ms)
+
+    async def put_columns(
+        self, keys: Sequence[bytes], values: Sequence[bytes], *, removed: Sequence[bool] | None = None, timeout_ms: int = 0
+    ) -> None:
+        """Lay keys and values ready as they are stored, as a cache's `send_columns` sends them; where `removed`, a key is to be removed.
+
+        Raises:
+            InvalidArgument, BadValue, TooLarge: naming what does not fit the cache.
+            EventLogError: not everything is there.
+        """
+        if not len(keys) == len(values) == len(keys if removed is None else removed):
+            raise InvalidArgument(why=f"{len(keys)} keys, {len(values)} values, {len(removed or ())} marks of removal")
+        await self._lay(list(keys), list(values), None if removed is None else list(removed), timeout_ms=timeout_ms)
 
     def staged(self) -> bytes:
         """Return what `publish` is to be given.

@@ -40,7 +40,7 @@ class Listing:
         is_base64 = call.choice("key", ("text", "base64"), "text") == "base64"
         left = call.number("max", 0, low=1, high=EVENTS_MAX) or EVENTS_MAX
         wanted = _wanted(call, is_base64=is_base64)
-        stream = Stream(call.request, _Lines(), self._core.shared)
+        stream = Stream(call.request, _EntryLines(), self._core.shared)
         if call.request.method == "HEAD":
             return web.Response(headers=stream.headers)
         async with self._core.reads(call.text("cache")) as cache:
@@ -56,7 +56,7 @@ class Listing:
         return stream.response
 
 
-class _Lines:
+class _EntryLines:
     content_type = LINES
     comment = b""
     is_alike = False

@@ -188,6 +188,9 @@ def test_what_is_no_archive_of_the_cache_is_refused(client: blocking.Client, cac
     (tmp_path / "full" / "file").write_text("x")
     with pytest.raises(ArchiveRefused, match="has files"):
         archives.archive(client, cache.name, tmp_path / "full")
+    for address in ("s3://bucket/orders", "file:///tmp/orders"):
+        with pytest.raises(ArchiveRefused, match="is an address"):
+            archives.archive(client, cache.name, address)
     with pytest.raises(ArchiveRefused, match="there is none"):
         archives.open(tmp_path / "nowhere")
 

@@ -13,7 +13,7 @@ from eventlog.errors import ArchiveDamaged, ArchiveRefused, InvalidArgument
 from eventlog.ids import ID_MAX
 from eventlog.integrations.archive.digest import bounds_of, digest_of
 from eventlog.integrations.archive.files import read_part
-from eventlog.integrations.archive.table import File, Round, Table, identity_of
+from eventlog.integrations.archive.table import File, Round, Table, folder_of, identity_of
 
 BATCH_ROWS: Final = 65_536
 
@@ -31,7 +31,7 @@ class Verified:
 
 def open_archive(path: Path | str) -> "Archive":
     """Open an archive. Raises ArchiveRefused where there is none."""
-    return Archive(Table.open(Path(path).absolute()))
+    return Archive(Table.open(folder_of(path)))
 
 
 class Archive:

@@ -20,7 +20,7 @@ from eventlog.integrations.archive.columns import columns_of, record_batch
 from eventlog.integrations.archive.digest import bounds_of, digest_of
 from eventlog.integrations.archive.files import Part, write_parts
 from eventlog.integrations.archive.ranges import Range, ranges_of
-from eventlog.integrations.archive.table import Round, Table, identity_of
+from eventlog.integrations.archive.table import Round, Table, folder_of, identity_of
 from eventlog.limits import ANSWER_BYTES_MAX
 
 ROUND_EVENTS_DEFAULT: Final = 5_000_000
@@ -139,7 +139,7 @@ def archive(
         EventsTrimmed: retention has taken what would come next.
         CorruptData: what was read is not what the table ends with.
     """
-    source, folder = client.cache(cache), Path(path).absolute()
+    source, folder = client.cache(cache), folder_of(path)
     identity = identity_of(client, cache)
     table = Table.open_or_create(folder, identity, columns_of(source).schema())
     end = source.log_ends()

@@ -5,6 +5,7 @@ no other place that could disagree with it, and of two archivers of one cache th
 """
 
 import json
+import re
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -29,9 +30,17 @@ _CONFIGURATION: Final[Mapping[str, str | None]] = {
 }
 _FORM: Final = 1
 _FILE_COLUMNS: Final = ("path", "size_bytes", "num_records", "min.id", "max.id")
+_ADDRESS: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 _LOG: Final = "_delta_log"
 _COMMITS_LOOKED_AT: Final = (20, 2_000)
 _PREFIX: Final = "eventlog."
+
+
+def folder_of(path: Path | str) -> Path:
+    """Return where an archive is. Raises ArchiveRefused: the path is an address, as of an object store."""
+    if _ADDRESS.match(str(path)):
+        raise ArchiveRefused(path=str(path), why="it is an address, and archives lie in a file system that is mounted here")
+    return Path(path).absolute()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

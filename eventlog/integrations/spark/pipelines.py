@@ -11,6 +11,7 @@ import pyarrow as pa
 from eventlog.integrations.archive.ranges import Range
 from eventlog.integrations.archive.rounds import Made, write_range
 from eventlog.integrations.archive.rounds import archive as archive_here
+from eventlog.integrations.archive.table import folder_of
 from eventlog.integrations.spark.options import SourceOptions
 from eventlog.integrations.spark.session import client_of
 
@@ -29,7 +30,7 @@ def archive(
     `options` those of `eventlog.connect` and of `eventlog.integrations.archive.archive`, whose errors this has. Returns what was written.
     """
     source = SourceOptions(servers=tuple(part.strip() for part in servers.split(",")), cache=cache, client=client or {})
-    folder = Path(to).absolute()
+    folder = folder_of(to)
 
     def run(ranges: Sequence[Range]) -> Iterable[Made]:
         tasks = spark.range(0, len(ranges), 1, len(ranges)).mapInArrow(_tasks(ranges, source, folder), _MADE)

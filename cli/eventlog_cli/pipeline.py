@@ -14,7 +14,7 @@ from eventlog_cli.output import id_fields, note, print_row, print_text, stdout, 
 from eventlog_cli.parameters import AT, ID, POSITIVE, SIZE, SPAN
 
 if TYPE_CHECKING:
-    from eventlog.integrations.archive.audit import Audit
+    from eventlog.integrations.archive.auditing import Audit
     from eventlog.integrations.archive.rounds import Written
     from eventlog.integrations.archive.table import Round
 

@@ -28,19 +28,6 @@ from eventlog.integrations.archive.rounds import Made, ends_of, read_range, writ
 from tests.process.nodes import NodeProcess
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(120)]
-SEGMENTS = 16
-
-
-@pytest.fixture(scope="module")
-def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
-    with NodeProcess(tmp_path_factory.mktemp("node"), "--segments", str(SEGMENTS)) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def client(node: NodeProcess) -> Iterator[blocking.Client]:
-    with blocking.connect(node.address) as connected:
-        yield connected
 
 
 @pytest.fixture
@@ -361,7 +348,7 @@ def test_a_round_that_does_not_join_on_or_lacks_something_is_not_committed(
     with pytest.raises(CorruptData, match="events were read, and 202 planned"):
         archives.archive(client, cache.name, tmp_path / "a", run=lying(lambda made: replace(made, events=made.events - 1)))
     assert archives.open(tmp_path / "a").verify().events == 202
-    table = read_range(cache, Range(after=0, upto=ID_MAX, segments=tuple(range(SEGMENTS))))
+    table = read_range(cache, Range(after=0, upto=ID_MAX, segments=tuple(range(client.segments_count))))
     for gap in (table.filter(np.arange(len(table)) != 9), table.take([0, 2, 1, *range(3, len(table))])):
         with pytest.raises(CorruptData, match="gap in its offsets"):
             ends_of(gap, "c")

@@ -14,15 +14,8 @@ from eventlog.integrations.archive.merging import merges_of
 from eventlog.integrations.archive.ranges import Range
 from eventlog.integrations.archive.rounds import Made, write_range
 from eventlog.integrations.archive.table import File, Table
-from tests.process.nodes import NodeProcess
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(120)]
-
-
-@pytest.fixture(scope="module")
-def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[blocking.Client]:
-    with NodeProcess(tmp_path_factory.mktemp("node"), "--segments", "8") as node, blocking.connect(node.address) as connected:
-        yield connected
 
 
 def file(number: int, *, day: str = "2026-11-20", nbytes: int = 10) -> File:

@@ -415,6 +415,7 @@ class ListenerAdmin(_Facade[AsyncListenerAdmin]):
 
     describe = _call(AsyncListenerAdmin.describe)
     alter = _call(AsyncListenerAdmin.alter)
+    acknowledge = _call(AsyncListenerAdmin.acknowledge)
     remove = _call(AsyncListenerAdmin.remove)
     list = _call(AsyncListenerAdmin.list)
 

@@ -202,11 +202,13 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "listener": ("""eventlog listener register orders --where "value.total > 100" --durable --id large""", "eventlog listener list"),
     "listener register": (
         """eventlog listener register orders --where "value.total > 100" --durable --hold 1GiB --id large""",
+        "eventlog listener register orders --durable --from-id earliest --id all",
         "eventlog consume orders --listener large",
     ),
     "listener list": ("eventlog listener list orders",),
     "listener describe": ("eventlog listener describe large",),
     "listener alter": ("eventlog listener alter large --hold 24h",),
+    "listener acknowledge": ("eventlog listener acknowledge large 912813402609418241",),
     "listener remove": ("eventlog listener remove large",),
     "schema": ("eventlog schema register orders-value order.avsc", "eventlog schema list"),
     "schema register": (

@@ -11,7 +11,19 @@ import click
 from eventlog_cli.conventions import common_options, open_client, settings
 from eventlog_cli.lazy import SynonymGroup
 from eventlog_cli.output import id_fields, note, print_row, print_text, table
-from eventlog_cli.parameters import ID, PARAM, SPAN, Parsed, format_duration, format_seconds, format_size, parse_duration, parse_size
+from eventlog_cli.parameters import (
+    ID,
+    PARAM,
+    SPAN,
+    START,
+    Parsed,
+    format_duration,
+    format_seconds,
+    format_size,
+    parse_duration,
+    parse_id,
+    parse_size,
+)
 
 if TYPE_CHECKING:
     from eventlog.client.listeners import ListenerInfo
@@ -38,6 +50,7 @@ def parse_hold(text: str) -> Hold:
 
 
 HOLD = Parsed("size|duration", parse_hold)
+BEGIN = Parsed("id|earliest", lambda text: text if text == "earliest" else parse_id(text))
 
 
 def _filtering(function: Any) -> Any:
@@ -67,6 +80,7 @@ def command() -> None:
 @_filtering
 @click.option("--durable", is_flag=True, help="Keep it, and its position, until it is removed.")
 @click.option("--id", "id", metavar="ID", help="Its name; made up by the cluster if not given.")
+@click.option("--from-id", type=BEGIN, metavar="ID|earliest", help="It begins behind this id.  [default: behind what is there now]")
 @common_options
 def register(cache_name: str, *, hold: Hold | None, params: tuple[tuple[str, Any], ...], **options: Any) -> None:
     """Register a listener on CACHE: poll it by its id at any node, with `eventlog consume CACHE --listener ID`."""
@@ -125,6 +139,17 @@ def alter(listener: str, *, hold: Hold | None, params: tuple[tuple[str, Any], ..
     with open_client() as client:
         client.listeners.alter(listener, **given)
         _tell(client.listeners.describe(listener))  # what alters it does not count how far it lags
+
+
+@command.command("acknowledge")
+@LISTENER
+@click.argument("upto", type=START, metavar="ID|TOKEN")
+@common_options
+def acknowledge(listener: str, *, upto: int | str) -> None:
+    """Note that whoever reads by LISTENER has had everything up to an id or a position: it is held back no longer."""
+    with open_client() as client:
+        client.listeners.acknowledge(listener, upto)
+        _tell(client.listeners.describe(listener))  # what moves it does not count how far it lags
 
 
 @command.command("remove")

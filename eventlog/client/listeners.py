@@ -2,14 +2,15 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from eventlog.client.connections.requests import Requests
 from eventlog.client.handle import CacheHandle
 from eventlog.client.reading.filtering import Parameters, Select, filter_of
-from eventlog.client.reading.wanted import token_text
+from eventlog.client.reading.wanted import read_token, token_text
 from eventlog.client.values import Shown, checked_id
 from eventlog.errors import InvalidArgument
+from eventlog.read import token
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message
 
@@ -18,11 +19,11 @@ _BOUND_MAX = 1 << 53
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListenerInfo:
-    """A registered listener. What follows `last_id` happened after it was registered; `first_id` was the first one kept then.
+    """A registered listener. It begins behind `last_id`: where the log ended then, unless another place was asked for.
 
-    The filter is the one of events after `from_id`. Of a durable one, everything up to `position_id` is acknowledged, `position` is the
-    token of that, `lag_events` are kept behind it, whether they match or not, and `held_percent` is how much of what it may hold back,
-    or of what the cache keeps anyway, is used up: at 100 it falls out.
+    `first_id` was the first event kept then. The filter is the one of events after `from_id`. Of a durable one, everything up to
+    `position_id` is acknowledged, and `position` is the token of that. `lag_events` are kept behind it, whether they match or not.
+    `held_percent` is how much of what it may hold back, or of what the cache keeps anyway, is used up: at 100 it falls out.
     """
 
     id: str
@@ -63,17 +64,19 @@ class CacheListeners(CacheHandle):
         hold_ms: int | None = None,
         expire_ms: int | None = None,
         id: str | None = None,
+        from_id: int | Literal["earliest"] | None = None,
     ) -> ListenerInfo:
         """Register what a reader wants, and return its id to poll with, at any node, and where to begin.
 
         An ephemeral listener goes when nobody has polled for `expire_ms` (10 minutes). A durable one stays until it is removed, with the
         position that was polled last; retention keeps what it has not acknowledged, up to `hold` bytes or to the age `hold_ms`.
-        Registering under an `id` that is there with the same words returns it.
+        It begins behind what is committed now, or behind `from_id`, or with the first event that is kept (`"earliest"`). Registering
+        under an `id` that is there with the same words returns it, where it is by now.
 
         Raises:
             BadPredicate, BadFilterParameters, FilterNotFound: the filter does not fit the cache, or a node lacks it.
             ListenerExists: the `id` is taken by another one.
-            InvalidArgument: an ephemeral one is to hold retention back, or a durable one to expire.
+            InvalidArgument: an ephemeral one is to hold retention back, or a durable one to expire, or `from_id` is beyond the log's end.
         """
         info, _ = await self._found()
         _check_bounds(hold=hold, hold_ms=hold_ms, expire_ms=expire_ms)
@@ -85,7 +88,10 @@ class CacheListeners(CacheHandle):
             hold_ms=hold_ms or 0,
             expire_ms=expire_ms or 0,
             id=id or "",
+            earliest=from_id == "earliest",
         )
+        if from_id is not None and from_id != "earliest":
+            request.after = checked_id(from_id)
         reply = await self._core.requests.ask(Message(register_listener=request), repeatable=id is not None)
         return listener_info(reply.message.listener_answer.listener)
 
@@ -149,6 +155,25 @@ class ListenerAdmin(Shown):
             if value is not None:
                 setattr(request, name, value)
         reply = await self._requests.ask(Message(alter_listener=request))
+        return listener_info(reply.message.listener_answer.listener)
+
+    async def acknowledge(self, listener: str, upto: int | str) -> ListenerInfo:
+        """Note that a durable listener has had everything up to an id, or up to an answer's `position`; return it with what it stands at.
+
+        That is written down when this returns: retention is held to it no more, and a reader who names no beginning goes on behind it. A
+        position never goes back.
+
+        Raises:
+            ListenerNotFound: there is none.
+            InvalidArgument: it is ephemeral, or `upto` is beyond the log's end.
+            PositionMismatch: the position is another cluster's or cache's.
+        """
+        request = pb.AcknowledgeListener(id=listener)
+        if isinstance(upto, str):
+            request.position = token.encode(read_token(upto))
+        else:
+            request.upto = checked_id(upto)
+        reply = await self._requests.ask(Message(acknowledge_listener=request))
         return listener_info(reply.message.listener_answer.listener)
 
     async def remove(self, listener: str) -> None:

@@ -113,6 +113,53 @@ def test_a_read_of_a_listener_is_one_table_whatever_matches_and_whatever_it_is_a
     using(node, test)
 
 
+def test_a_listener_begins_where_it_is_asked_to_and_is_moved_on_in_words(node: NodeProcess) -> None:
+    with eventlog.blocking.connect(node.address) as client:
+        cache = client.create_cache("begun")
+        empty = cache.register(durable=True, id="of-nothing", from_id="earliest")
+        ids = [cache.put(f"k{n}", n).id for n in range(6)]
+        assert cache.poll(listener=empty.id, wait_ms=5_000).events[0].id == ids[0]
+        earliest = cache.register(durable=True, id="all", from_id="earliest")
+        assert (earliest.last_id, earliest.position_id, earliest.first_id) == (ids[0] - 1, ids[0] - 1, ids[0])
+        middle = cache.register(durable=True, id="rest", from_id=ids[2])
+        assert [event.id for event in cache.poll(listener=middle.id, wait_ms=5_000).events] == ids[3:]
+        assert cache.register(durable=True, id="rest", from_id=ids[4]).position_id == ids[2], "one that is there stays where it is"
+        with pytest.raises(InvalidArgument, match="the log ends at"):
+            cache.register(durable=True, from_id=ids[-1] + (1 << 40))
+
+        moved = client.listeners.acknowledge(middle.id, ids[3])
+        assert moved.position_id == ids[3]
+        assert client.listeners.acknowledge(middle.id, ids[1]).position_id == ids[3], "it never goes back"
+        assert [event.id for event in cache.poll(listener=middle.id).events] == ids[4:]
+        answer = cache.poll(ids[0], max_events=1)
+        assert client.listeners.acknowledge(earliest.id, answer.position).position_id == ids[1]
+        in_state = cache.poll(state_first=True, max_events=1).position
+        ephemeral = cache.register()
+        for listener, upto, why in (
+            (middle.id, ids[-1] + (1 << 40), "ends before that"),
+            (middle.id, in_state, "of the state"),
+            (middle.id, "no token", "position"),
+            (ephemeral.id, ids[0], "ephemeral"),
+        ):
+            with pytest.raises(InvalidArgument, match=why):
+                client.listeners.acknowledge(listener, upto)
+        with pytest.raises(ListenerNotFound):
+            client.listeners.acknowledge("nobody", ids[0])
+
+
+def test_what_is_acknowledged_in_words_is_written_down(tmp_path: Path) -> None:
+    with NodeProcess(tmp_path / "node") as node:
+        with eventlog.blocking.connect(node.address) as client:
+            cache = client.create_cache("c")
+            ids = [cache.put(f"k{n}", n).id for n in range(3)]
+            cache.register(durable=True, id="l", from_id="earliest")
+            client.listeners.acknowledge("l", ids[1])
+        node.kill()
+        node.start()
+        with eventlog.blocking.connect(node.address) as client:
+            assert client.listeners.describe("l").position_id == ids[1]
+
+
 def test_a_blocking_reader_acknowledges_what_it_asks_for_more_behind(node: NodeProcess) -> None:
     with eventlog.blocking.connect(node.address) as client, eventlog.blocking.connect(node.address) as other:
         cache = client.create_cache("blocked")
@@ -139,6 +186,11 @@ def test_commands_register_and_read_and_remove(node: NodeProcess) -> None:
     assert [event["value"]["n"] for event in shell.ok("consume", "told", "--listener", name, "--max", "1").rows] == [2]
     assert [event["value"]["n"] for event in shell.ok("consume", "told", "--listener", name).rows] == [3]
     assert shell.ok("consume", "told", "--listener", name).rows == []  # what was printed is acknowledged at the end
+    shell.ok("listener", "register", "told", "--durable", "--from-id", "earliest", "--id", "from-the-first")
+    first, second, *_ = shell.ok("consume", "told").rows
+    assert shell.ok("listener", "acknowledge", "from-the-first", first["id_str"], "--json").row["position"] == first["id"]
+    assert shell.ok("consume", "told", "--listener", "from-the-first", "--max", "1").row["id"] == second["id"]
+    shell.ok("listener", "remove", "from-the-first")
     listed = shell.ok("listeners", "list", "told", "--json").row
     assert (listed["listener_id"], listed["cache"], listed["where"], listed["durable"]) == (name, "told", "value.n > 1", True)
     assert (listed["hold_bytes"], type(listed["lag"])) == (1 << 30, int)

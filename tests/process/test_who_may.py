@@ -43,8 +43,9 @@ EVERYBODY = {
     *("iteration_start", "iteration_next", "iteration_end", "for_each", "log_ends", "last_events", "plan_events", "list_filters"),
     *("near_watch", "near_interest"),
     *("group_beat", "leave_group", "commit_group", "take_tasks", "settle_tasks", "list_groups", "describe_group", "reset_group"),
-    *("delete_group", "register_listener", "list_listeners", "alter_listener", "remove_listener", "await_listeners", "create_cache"),
-    *("describe_cache", "alter_cache", "drop_cache", "list_caches", "status", "list_segments", "run_retention", "check_data", "list_nodes"),
+    *("delete_group", "register_listener", "list_listeners", "alter_listener", "acknowledge_listener", "remove_listener"),
+    *("await_listeners", "create_cache", "describe_cache", "alter_cache", "drop_cache", "list_caches", "status", "list_segments"),
+    *("run_retention", "check_data", "list_nodes"),
     *("change_cluster", "plan_rebalance", "rebalance_status", "digest_segments", "compare_copies", "force_primary"),
 }
 """Whoever reaches the address, as long as there are no users. What they may do with it, the handlers' own tests say."""

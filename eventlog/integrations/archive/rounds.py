@@ -163,7 +163,7 @@ def archive(
         events, nbytes, files, rounds = events + done.events, nbytes + sum(part.nbytes for part in parts), files + len(parts), rounds + 1
         told(done)
         if holding:
-            source.poll(at, listener=holding, max_events=0)
+            client.listeners.acknowledge(holding, at)
     return Written(after=start, upto=at, events=events, bytes=nbytes, files=files, rounds=rounds)
 
 
@@ -189,7 +189,7 @@ def _round_of(after: int, upto: int, made: Sequence[Made], *, planned: int, befo
 
 def _hold(client: blocking.Client, cache: str, nbytes: int | None, *, at: int) -> str | None:
     """Have retention keep what comes behind an id; return the listener that does, or None where none is there and none is asked for."""
-    listener, source = f"archive.{cache}", client.cache(cache)
+    listener = f"archive.{cache}"
     try:
         found = client.listeners.describe(listener)
         if nbytes is not None and found.hold_bytes != nbytes:
@@ -197,6 +197,6 @@ def _hold(client: blocking.Client, cache: str, nbytes: int | None, *, at: int) -
     except ListenerNotFound:
         if not nbytes:
             return None
-        source.register(durable=True, hold=nbytes, id=listener)
-    source.poll(at, listener=listener, max_events=0)
+        client.cache(cache).register(durable=True, hold=nbytes, id=listener, from_id=at)
+    client.listeners.acknowledge(listener, at)
     return listener

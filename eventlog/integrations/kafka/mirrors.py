@@ -211,7 +211,11 @@ class Mirrors:
         def row(function: Callable[[Any, Exchange], object], right: Any, *, repeatable: bool = True) -> Handler:
             return Handler(function=function, right=right, repeatable=repeatable, has_body=False, takes_long=True, is_operators=True)
 
-        guards = {"remove_listener": self._check_listener, "alter_cache": self._check_cache}
+        guards = {
+            "remove_listener": self._check_listener,
+            "acknowledge_listener": self._check_listener,
+            "alter_cache": self._check_cache,
+        }
         guarded = {kind: _guarded(TABLE[kind], check) for kind, check in guards.items()}
         return guarded | {
             "add_mirror": row(self._add, "admin", repeatable=False),
@@ -222,11 +226,11 @@ class Mirrors:
         }
 
     async def _check_listener(self, message: Message) -> None:
-        listener = message.remove_listener.id
+        listener = message.remove_listener.id or message.acknowledge_listener.id
         for mirror in (await self._read_anew())[0].mirrors.values():
             if mirror.listener == listener:
                 raise OperationRefused(
-                    what=f"removing listener {listener}",
+                    what=f"changing listener {listener}",
                     why=f"mirror {mirror.name} goes by it, and takes it along: eventlog mirror remove {mirror.name}",
                 )
 

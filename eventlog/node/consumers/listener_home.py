@@ -60,7 +60,7 @@ class ListenerHomeGround(Protocol):
 class KeptListener:
     """One listener at its home."""
 
-    __slots__ = ("held_id", "held_percent", "progress", "record", "used_at", "version", "waiting", "written_at")
+    __slots__ = ("held_id", "held_percent", "progress", "record", "used_at", "version", "waiting", "writing", "written_at")
 
     def __init__(self, record: ListenerRecord, *, version: int, progress: Progress, now: float) -> None:
         self.record = record
@@ -71,6 +71,7 @@ class KeptListener:
         self.written_at = now
         self.held_percent = 0
         self.waiting: dict[asyncio.Future[None], tuple[Sequence[int], Sequence[int]]] = {}
+        self.writing = asyncio.Lock()  # one that is tried again must not overwrite a later one
 
     def is_unused(self, now: float) -> bool:
         """Return whether it is ephemeral, and nobody has polled for its time."""
@@ -362,6 +363,21 @@ class ListenerHome:
                 kept.answer_waiting()
         return kept.version, kept.held_percent
 
+    async def settle(self, listener: str, position: bytes) -> KeptListener:
+        """Note that a durable listener has had everything up to a position, and write that down.
+
+        Raises:
+            NotPrimary: it is kept elsewhere, maybe by now.
+            ListenerNotFound: there is none.
+            PositionMismatch: it is a position of something else.
+            Unavailable: it could not be written down; it may have moved all the same.
+        """
+        kept = await self.find(listener)
+        if kept.progress.move(token.decode(position)):
+            kept.answer_waiting()
+        await self._store_position(kept)
+        return kept
+
     async def acknowledged(self, listener: str, *, cache_id: int, segments: Sequence[int], ids: Sequence[int], wait_ms: int) -> bool:
         """Return whether a listener acknowledges an id in each of some segments of a cache within a time.
 
@@ -436,21 +452,30 @@ class ListenerHome:
         kept = self._kept.get(listener)
         if kept is None:
             return
-        self._dirty.discard(listener)
         kept.written_at = now
-        data, lowest = token.encode(kept.progress.position()), kept.progress.lowest
-        key = record_key(listener)
         try:
-            await self._write(listener, puts={position_key(listener): data}, expect={key: kept.version}, deadline_ms=1_000)
+            await self._store_position(kept)
         except EventLogError as error:
-            if isinstance(error, VersionMismatch):
-                await self._look_again(kept)
-            if self._kept.get(listener) is kept:
-                self._dirty.add(listener)
             log.info("listener_position_not_written listener=%s why=%s", listener, error)
         else:
-            kept.held_id = max(kept.held_id, lowest)
             log.debug("listener_position_written listener=%s", listener)
+
+    async def _store_position(self, kept: KeptListener) -> None:
+        """Write down where a listener is. Raises what `Inner.write` does; it is due again then."""
+        listener = kept.record.id
+        async with kept.writing:
+            self._dirty.discard(listener)
+            data, lowest = token.encode(kept.progress.position()), kept.progress.lowest
+            expect = {record_key(listener): kept.version}
+            try:
+                await self._write(listener, puts={position_key(listener): data}, expect=expect, deadline_ms=1_000)
+            except EventLogError as error:
+                if isinstance(error, VersionMismatch):
+                    await self._look_again(kept)
+                if self._kept.get(listener) is kept:
+                    self._dirty.add(listener)
+                raise
+            kept.held_id = max(kept.held_id, lowest)
 
     def note_held(self, held: dict[str, int]) -> None:
         """Take in how much each listener of a cache has used up of what it may hold back; say so where it is much."""

@@ -191,6 +191,30 @@ class Listeners:
         position.check(cluster=self._node.cluster, cache_id=poll.cache_id, segments=self._node.segments)
         return token.encode(position) if await self._are_reached([position]) else b""
 
+    async def acknowledge(self, request: pb.AcknowledgeListener) -> KeptListener:
+        """Move a durable listener that is kept here on to where a request says; it is written down when this returns.
+
+        Raises:
+            ListenerNotFound: there is none.
+            InvalidArgument: nobody keeps its position, or nothing is there yet.
+            PositionMismatch, BadMessage: it is a position of something else, or none.
+            Unavailable: it could not be written down.
+        """
+        record = (await self.home.find(request.id)).record
+        if not record.durable:
+            raise InvalidArgument(why=f"listener {record.id} is ephemeral: nobody keeps its position")
+        if request.position:
+            position = token.decode(request.position)
+        else:
+            at = min(request.upto, ID_MAX)
+            position = Position(cluster=self._node.cluster, cache_id=record.cache_id, segments=self._node.segments, at=at)
+        position.check(cluster=self._node.cluster, cache_id=record.cache_id, segments=self._node.segments)
+        if position.unread:
+            raise InvalidArgument(why="a place in the middle of the state acknowledges no event")
+        if not await self._are_reached([position]):
+            raise InvalidArgument(why=f"listener {record.id} is to have had id {_last_id(position)}, and the log ends before that")
+        return await self.home.settle(request.id, token.encode(position))
+
     async def _are_reached(self, positions: Sequence[Position]) -> bool:
         """Return whether readers may be at all of these: those at another node may be a little ahead of this one, but not of all."""
         unseen = [_last_id(position) for position in positions if not self._is_seen(position)]

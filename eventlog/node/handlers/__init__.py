@@ -96,6 +96,7 @@ TABLE: dict[str, Handler] = {
     "register_listener": _row(listeners.register_listener, "read", repeatable=False, takes_long=True),
     "list_listeners": _operators(listeners.list_listeners, "read", takes_long=True),
     "alter_listener": _operators(listeners.alter_listener, "read", takes_long=True),
+    "acknowledge_listener": _operators(listeners.acknowledge_listener, "read"),
     "remove_listener": _operators(listeners.remove_listener, "read", repeatable=False),
     "await_listeners": _row(listeners.await_listeners, "read"),
     "use_listeners": _row(listeners.use_listeners, "peer"),

@@ -62,6 +62,7 @@ async def register_listener(node: ListenersHandlersGround, exchange: Exchange) -
     spec = await _checked(node, cache, spec_in(request.filter))
     with node.listeners.home.registering(cache.cache_id, hold_bytes=request.hold_bytes, hold_ms=request.hold_ms):
         last_id = await _last_id(node, cache, exchange)
+        first_id = await _first_id(node, cache, exchange)
         record = ListenerRecord(
             id=request.id,
             cache_id=cache.cache_id,
@@ -71,11 +72,22 @@ async def register_listener(node: ListenersHandlersGround, exchange: Exchange) -
             hold_bytes=request.hold_bytes,
             hold_ms=request.hold_ms,
             expire_ms=0 if request.durable else request.expire_ms or LISTENER_EXPIRE_MS_DEFAULT,
-            last_id=last_id,
-            first_id=await _first_id(node, cache, exchange),
+            last_id=_beginning(request, first_id=first_id, last_id=last_id),
+            first_id=first_id,
         )
         kept = await node.listeners.home.register(record)
     exchange.answer(Message(listener_answer=pb.ListenerAnswer(listener=described(kept))))
+
+
+def _beginning(request: pb.RegisterListener, *, first_id: int, last_id: int) -> int:
+    """Return the id behind which a listener is to begin. Raises InvalidArgument for one beyond the end."""
+    if request.earliest:
+        return first_id - 1 if first_id else last_id
+    if not request.HasField("after"):
+        return last_id
+    if request.after > last_id:
+        raise InvalidArgument(why=f"a listener is to begin behind id {request.after}, and the log ends at {last_id}")
+    return request.after
 
 
 async def list_listeners(node: ListenersHandlersGround, exchange: Exchange) -> None:
@@ -138,6 +150,15 @@ def _check_kept(*, durable: bool, holds: bool, expires: bool) -> None:
         raise InvalidArgument(why="a listener that holds retention back is durable")
     if expires and durable:
         raise InvalidArgument(why="a durable listener stays until it is removed: only an ephemeral one has an expire_ms")
+
+
+async def acknowledge_listener(node: ListenersHandlersGround, exchange: Exchange) -> None:
+    """Move the position of a durable listener on, and answer when that is written down."""
+    request = exchange.message.acknowledge_listener
+    if await _sent_home(node, exchange, request.id):
+        return
+    kept = await node.listeners.acknowledge(request)
+    exchange.answer(Message(listener_answer=pb.ListenerAnswer(listener=described(kept))))
 
 
 async def remove_listener(node: ListenersHandlersGround, exchange: Exchange) -> None:

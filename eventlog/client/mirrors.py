@@ -15,6 +15,7 @@ from eventlog.wire.eventlog_pb2 import Message
 Start = int | str  # an id, or `earliest`, `latest` or `snapshot`: the entries that there are, and what follows
 _WAIT_MS_MAX = 1 << 31
 VERIFY_MS = 600_000
+ADD_MS = 120_000  # events may have to be looked at that were written before the cache's last alteration
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,7 +157,7 @@ class MirrorAdmin(Shown):
 
         Raises:
             CacheNotFound: there is no such cache.
-            InvalidArgument: what is asked for does not fit the cache, or a topic that is there.
+            InvalidArgument: what is asked for does not fit the cache, its events, or a topic that is there.
             MirrorExists: one has this name or topic.
             NoConnection, OutboundRefused: the node that was asked may not reach Kafka.
             SchemaRefused: the registry does not have the subject, or does not take what a subject of the topic would get.
@@ -185,7 +186,7 @@ class MirrorAdmin(Shown):
             mirror.filter.CopyFrom(chosen)
         request = pb.AddMirror(mirror=mirror, dry_run=dry_run)
         _begin(request, from_id)
-        answer = (await self._requests.ask(Message(add_mirror=request), repeatable=False)).message.add_mirror_answer
+        answer = (await self._requests.ask(Message(add_mirror=request), repeatable=False, timeout_ms=ADD_MS)).message.add_mirror_answer
         return AddedMirror(mirror=mirror_info(answer.mirror), why_format=answer.why_format, nodes=list(answer.nodes))
 
     async def list(self) -> list[MirrorInfo]:

@@ -100,7 +100,7 @@ def rows_of(events: EventColumns, shape: Shape, *, now_ms: int) -> Rows:
     gone = removals(events)
     if shape.form != "debezium":
         return _as_it_is(events, gone, shape)
-    images = _had_one(events) & events.has_before, ~gone
+    images = _had_one(events) & _has_image(events, shape), ~gone
     if shape.encoding == "avro":
         keys, values = avro.key_records(events, shape), avro.envelopes(events, images, shape, now_ms=now_ms, ops=_OP_NAMES)
     else:
@@ -142,10 +142,20 @@ def removals(events: EventColumns) -> Mask:
     return found
 
 
-def rows_without_before(events: EventColumns) -> Ints:
+def rows_without_before(events: EventColumns, shape: Shape) -> Ints:
     """Return the events that replaced or removed something, and do not say what."""
-    changes = _had_one(events)
-    return np.flatnonzero(changes if events.before is None else changes & ~events.has_before)
+    return np.flatnonzero(_had_one(events) & ~_has_image(events, shape))
+
+
+def _has_image(events: EventColumns, shape: Shape) -> Mask:
+    """Return which events say what they replaced, among those that did.
+
+    Where events are joined that were written with images and without, the latter's are empty. Only bytes may be an empty image.
+    """
+    if events.before is None or shape.is_bytes:
+        return events.has_before
+    found: Mask = events.has_before & (events.before.sizes > 0)
+    return found
 
 
 def _had_one(events: EventColumns) -> Mask:

@@ -65,6 +65,11 @@ class Shape:
         """Whether values have the field in which a row has the key: it stays theirs."""
         return self.declared is not None and self.declared.has_field(self.key_field)
 
+    @property
+    def is_bytes(self) -> bool:
+        """Whether values are bytes, of which nothing is known."""
+        return not self.is_json and self.declared is None
+
     @cached_property
     def front_of_row(self) -> bytes:
         """What stands before the key in a row, and in a record's key, in JSON."""

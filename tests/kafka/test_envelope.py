@@ -170,10 +170,17 @@ def test_values_as_they_are_and_nothing_where_they_are_removed(form, key):
 
 def test_events_that_lack_a_before_image_are_found():
     rows = [{"key": "k", "value": b"1"}, {"key": "k", "kind": "MODIFIED", "value": b"2"}, {"key": "k", "value": None}]
-    assert rows_without_before(events(rows)).tolist() == [1, 2]
+    assert rows_without_before(events(rows), SHAPE).tolist() == [1, 2]
     with_image = [{"key": "k", "value": b"2", "before": b"1"}]
-    assert rows_without_before(events(rows + with_image, a_value=3)).tolist() == [1, 2]
-    assert rows_without_before(events(with_image)).tolist() == []
+    assert rows_without_before(events(rows + with_image, a_value=3), SHAPE).tolist() == [1, 2]
+    assert rows_without_before(events(with_image), SHAPE).tolist() == []
+
+
+def test_where_blocks_were_joined_an_empty_image_is_none_but_of_bytes():
+    joined = events([{"key": "k", "value": b"1"}, {"key": "k", "value": b"2", "before": b""}, {"key": "k", "value": b"3", "before": b"2"}])
+    assert rows_without_before(joined, SHAPE).tolist() == [1]
+    assert rows_without_before(joined, replace(SHAPE, is_json=False)).tolist() == []
+    assert [one["before"] for one in parsed(rows_of(joined, SHAPE, now_ms=NOW_MS).values)] == [None, None, {"_key": "k", "value": 2}]
 
 
 def test_every_kind_has_its_operation():

@@ -432,6 +432,42 @@ def test_what_cannot_be_is_refused_in_one_sentence(client: blocking.Client, brok
     wait(client, name)
 
 
+def test_envelopes_of_events_that_do_not_say_what_they_replaced_are_refused(client: blocking.Client, broker: str, name: str) -> None:
+    cache = client.create_cache(name, before=False)
+    for number in range(3):
+        cache.put("k", number)
+    lacking = cache.put("k", 3).id
+    client.alter_cache(name, before=True)
+    cache.put("k", 4)
+    for dry_run in (True, False):
+        with pytest.raises(InvalidArgument, match=f"only behind id {lacking}: give --from {lacking}, or --format upsert"):
+            client.mirrors.add(name, kafka=broker, dry_run=dry_run)
+    assert f"mirror.{name}" not in {one.id for one in client.listeners.list()}
+    topic = client.mirrors.add(name, kafka=broker, from_id=lacking, partitions=1).mirror.topic
+    wait(client, name)
+    (record,) = read(broker, topic)
+    assert json.loads(record.value or b"")["before"] == {"_key": "k", "value": 3}
+    with pytest.raises(OperationRefused, match=f"mirror {name} tells what its events replaced"):
+        client.alter_cache(name, before=False)
+    client.mirrors.pause(name)
+    client.mirrors.reset(name, to="earliest")
+    client.mirrors.resume(name)
+    (shard,) = client.mirrors.status(name, wait_ms=WAIT_MS).shards
+    assert shard.state == "halted"
+    assert "does not say what it replaced" in shard.why
+    assert f"eventlog mirror reset {name} --to" in shard.why
+
+
+def test_events_that_replaced_nothing_need_not_say_what(client: blocking.Client, broker: str, name: str) -> None:
+    cache = client.create_cache(name, before=False)
+    cache.put_many([(f"k{number}", number) for number in range(20)])
+    client.alter_cache(name, before=True)
+    added = client.mirrors.add(name, kafka=broker)
+    assert added.mirror.format == "debezium"
+    wait(client, name)
+    check(read(broker, added.mirror.topic), cache.events(), partitions=SEGMENTS)
+
+
 def test_of_those_who_add_one_at_once_one_does_and_has_its_listener(client: blocking.Client, broker: str, name: str) -> None:
     client.create_cache(name).put("k", 1)
 

@@ -26,9 +26,9 @@ from eventlog.errors import (
     OperationRefused,
     VersionMismatch,
 )
-from eventlog.ids import FlakeClock
+from eventlog.ids import TIME_SHIFT, FlakeClock
 from eventlog.integrations.kafka.shard import Shard
-from eventlog.integrations.kafka.source import Inside
+from eventlog.integrations.kafka.source import Inside, Source
 from eventlog.integrations.kafka.telling import registered, schema_of, shape_of
 from eventlog.integrations.kafka.verifying import Verifying
 from eventlog.kafka.shape import Shape
@@ -62,6 +62,7 @@ _HOLD_BYTES_DEFAULT: Final = 1 * GIB
 _GENERATIONS: Final = 1 << 62
 _LOOK_S, _LOOK_S_MAX = 0.05, 1.0
 _DIFFERENCES_MAX: Final = 1_000
+_HEARD_MS: Final = 60_000  # within which every node writes by a cache's new options
 _KEPT_FOR_EVER: Final = {"retention.ms": "-1"}  # events have their own times: by Kafka's default of a week older ones went at once
 _COMPACTED: Final = {"cleanup.policy": "compact"}
 
@@ -256,6 +257,7 @@ class Mirrors:
         kafka = self._open_kafka(wanted.kafka)
         try:
             await self._check_topics(kafka, wanted)
+            await self._check_images(wanted, cache, request)
             if not request.dry_run:
                 await self.telling(wanted)  # the registry has its schemas before anything is written
                 wanted = await self._begin(kafka, wanted, request)
@@ -308,6 +310,26 @@ class Mirrors:
                 raise InvalidArgument(
                     why=f"topic {topic} is there with {found[topic]} partitions, and has to have {partitions}: give --partitions or --topic"
                 )
+
+    async def _check_images(self, mirror: Mirror, cache: CacheState, request: pb.AddMirror) -> None:
+        """Refuse Debezium's envelopes of events that do not say what they replaced: the cache kept no before-images when they were written.
+
+        Behind its last alteration it keeps them, so only what lies before that is read; a node may have heard of it somewhat later.
+        """
+        if mirror.format != "debezium":
+            return
+        begin = _begin_at(request, last_id=(last_id := await self._end()), first_id=(await self._log_ends(mirror)).first_id)
+        until = min(last_id, cache.from_id + (_HEARD_MS << TIME_SHIFT))
+        if until <= begin:
+            return
+        async with self._inside.open() as connection:
+            source = Source(connection, mirror, cluster=self._node.cluster, segments=self._node.segments)
+            lacking = await source.last_without_before(self.shape(mirror), after=begin, until=until)
+        if lacking:
+            why = (
+                f"events of cache {mirror.cache} say what they replaced only behind id {lacking}: give --from {lacking}, or --format upsert"
+            )
+            raise InvalidArgument(why=why)
 
     async def _begin(self, kafka: Kafka, mirror: Mirror, request: pb.AddMirror) -> Mirror:
         """Make what a mirror needs, and write it into the book last: from then on it runs."""

@@ -360,9 +360,12 @@ class _Copying:
 
     def _batches(self, events: EventColumns) -> list[RecordBatch]:
         mirror = self._shard.mirror
-        if self._shape.form == "debezium" and len(rows := rows_without_before(events)):
-            first = events.ids.item(rows.item(0))
-            why = f"event {first} does not say what it replaced: reset the mirror behind it, or add one with --format upsert"
+        if self._shape.form == "debezium" and len(rows := rows_without_before(events, self._shape)):
+            first, name = events.ids.item(rows.item(0)), mirror.name
+            why = (
+                f"event {first} does not say what it replaced: to go on behind it pause the mirror, "
+                f"eventlog mirror reset {name} --to {first}, and resume it; or add one with --format upsert"
+            )
             raise Stopped(Outcome(next="stop", state="halted", why=why))
         now_ms = self._shard.wall_ms()
         return batches_of(events, self._shape, partitions=mirror.partitions, now_ms=now_ms, bytes_max=MIRROR_BATCH_BYTES_MAX)

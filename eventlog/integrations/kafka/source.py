@@ -8,12 +8,14 @@ from typing import Final
 import numpy as np
 
 from eventlog.arrays import Ints
-from eventlog.batch.columns import columns_of_values, join_events
+from eventlog.batch.columns import columns_of_joined, columns_of_values, join_events
 from eventlog.batch.entries import read_state_part
 from eventlog.batch.join import Joined, pack
 from eventlog.batch.layout import RUN
 from eventlog.errors import CorruptData, Stopping
 from eventlog.ids import ID_MAX
+from eventlog.kafka.envelope import rows_without_before
+from eventlog.kafka.shape import Shape
 from eventlog.limits import MIB, PROCESS_BYTES_IN_FLIGHT_MAX
 from eventlog.mirror.book import Mirror
 from eventlog.read import token
@@ -134,6 +136,15 @@ class Source:
                 yield taken_apart(item.message.stream_item.poll_answer, item.body)
         finally:
             stream.stop()
+
+    async def last_without_before(self, shape: Shape, *, after: int, until: int) -> int:
+        """Return the last event of a stretch that does not say what it replaced, 0 for none. Raises what `answers` does."""
+        last = 0
+        async for answer in self.past(after, until):
+            events = columns_of_joined(answer.parts)
+            if len(rows := rows_without_before(events, shape)):
+                last = max(last, int(events.ids[rows].max()))
+        return last
 
     async def end(self, at: SegmentPositions) -> Answer:
         """Return what follows a place now; without events, its `upto` is where to go on as well. Raises what `answers` does."""

@@ -59,6 +59,11 @@ def command() -> None:
 @click.option("--select", metavar="FIELDS", help="These fields of the value alone.")
 @click.option("--hold", type=SIZE, help="Retention keeps so much of what is not in Kafka yet.  [default: 1GiB]")
 @click.option("--interval", "interval_ms", type=SPAN, help="What happens within it becomes one transaction.  [default: 100ms]")
+@click.option(
+    "--on-too-large",
+    type=click.Choice(["halt", "dead-letter"]),
+    help="Of what the topic cannot have, or does not fit: stand still, or tell it in TOPIC.dlq.  [default: halt]",
+)
 @click.option("--set", "topic_settings", type=PARAM, multiple=True, help="A setting of the topic, if it is made; again for more.")
 @click.option("--dry-run", is_flag=True, help="Check everything, say what would be, and do nothing.")
 @common_options

@@ -45,6 +45,7 @@ class MirrorInfo:
     snapshot: bool
     state: str
     topic_settings: Mapping[str, str]
+    on_too_large: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,8 +61,8 @@ class AddedMirror:
 class ShardInfo:
     """How one shard stands. `state` is starting, running, paused, waiting, halted, diverged, trimmed or ended, since `since_ms` (1970).
 
-    `why` says what it waits for, or what somebody has to do. Everything up to `position_id` is in Kafka. `events`, `transactions` and
-    `aborts` count from when the shard began at its node.
+    `why` says what it waits for, or what somebody has to do. Everything up to `position_id` is in Kafka. `events`, `transactions`,
+    `aborts` and `dead_letters` count from when the shard began at its node.
     """
 
     mirror: str
@@ -79,6 +80,7 @@ class ShardInfo:
     events: int
     transactions: int
     aborts: int
+    dead_letters: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,6 +148,7 @@ class MirrorAdmin(Shown):
         select: Sequence[str] | None = None,
         interval_ms: int | None = None,
         hold: int | None = None,
+        on_too_large: str | None = None,
         topic_settings: Mapping[str, str] | None = None,
         dry_run: bool = False,
     ) -> AddedMirror:
@@ -154,6 +157,8 @@ class MirrorAdmin(Shown):
         `kafka` names a connection of the nodes' files, `[kafka.NAME]`, or brokers `host:port`. Topics that are not there are made.
         Retention keeps up to `hold` bytes (1 GiB) of what is not in Kafka yet. `schema` is the type of a JSON cache's values, an Avro
         schema, or a JSON Schema where `schema_type` is `json`; `schema_subject` has the registry's latest of a subject taken for it.
+        With `on_too_large` `dead-letter` an event whose record is too large, or whose value does not fit, is told in the topic
+        `{topic}.dlq`; with `halt` its shard stands still.
 
         Raises:
             CacheNotFound: there is no such cache.
@@ -177,6 +182,7 @@ class MirrorAdmin(Shown):
             "schema_subject": schema_subject,
             "interval_ms": interval_ms,
             "hold_bytes": hold,
+            "on_too_large": on_too_large,
         }
         for field_, value in given.items():
             if value is not None:
@@ -309,6 +315,7 @@ def mirror_info(mirror: pb.Mirror) -> MirrorInfo:
         snapshot=mirror.snapshot,
         state=mirror.state,
         topic_settings=dict(mirror.topic_settings),
+        on_too_large=mirror.on_too_large,
     )
 
 
@@ -329,4 +336,5 @@ def _shard(one: pb.MirrorShard) -> ShardInfo:
         events=one.events,
         transactions=one.transactions,
         aborts=one.aborts,
+        dead_letters=one.dead_letters,
     )

@@ -50,17 +50,29 @@ class Rows(NamedTuple):
     values: Items
 
 
+class LaidOut(NamedTuple):
+    """Batches, and the event of each record; a batch's `first` and `count` are rows of these."""
+
+    batches: list[RecordBatch]
+    events: EventColumns
+
+
 def batches_of(events: EventColumns, shape: Shape, *, partitions: int, now_ms: int, bytes_max: int) -> list[RecordBatch]:
+    """Return the batches of `laid_out`. Raises what that does."""
+    return laid_out(events, shape, partitions=partitions, now_ms=now_ms, bytes_max=bytes_max).batches
+
+
+def laid_out(events: EventColumns, shape: Shape, *, partitions: int, now_ms: int, bytes_max: int) -> LaidOut:
     """Return a read as batches of at most `bytes_max`, but for one of a single larger record.
 
-    Events of segment s go to partition s % partitions, in their order. Batches of a partition follow each other. A batch's
-    `first` and `count` are rows of what it was made of: in `debezium` a removal is two of them.
+    Events of segment s go to partition s % partitions, in their order. Batches of a partition follow each other. In `debezium` a removal
+    is two records.
 
     Raises:
         UnfitValue: a value is not of its declared type.
     """
     if not len(events):
-        return []
+        return LaidOut([], events)
     places = events.segments % partitions
     if np.count_nonzero(places[1:] < places[:-1]):
         events = events.take(places.argsort(kind="stable"))
@@ -81,7 +93,7 @@ def batches_of(events: EventColumns, shape: Shape, *, partitions: int, now_ms: i
         values=values,
         headers=headers,
     )
-    return build_batches(records, bytes_max=bytes_max)
+    return LaidOut(build_batches(records, bytes_max=bytes_max), events)
 
 
 def _own(events: EventColumns) -> columns.Items:

@@ -9,12 +9,15 @@ import msgspec
 from eventlog.errors import CorruptData, InvalidArgument, MirrorExists, MirrorNotFound, MirrorRuns, Overloaded
 from eventlog.ids import ID_MAX
 from eventlog.limits import MIRROR_INTERVAL_MS_DEFAULT, MIRRORS_BYTES_MAX, MIRRORS_MAX
+from eventlog.mirror.letters import PARTITIONS, SUFFIX
 
 State: TypeAlias = Literal["running", "paused"]
 FormatName: TypeAlias = Literal["debezium", "upsert", "raw"]
 EncodingName: TypeAlias = Literal["json", "json-schema", "avro"]
+OnTooLarge: TypeAlias = Literal["halt", "dead-letter"]
 FORMATS: Final = ("debezium", "upsert", "raw")
 ENCODINGS: Final = ("json", "json-schema", "avro")
+ON_TOO_LARGE: Final = ("halt", "dead-letter")
 INTERVAL_MS_MAX: Final = 60_000
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,100}")
 _TOPIC: Final = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}")
@@ -27,7 +30,7 @@ class Mirror(msgspec.Struct, frozen=True, kw_only=True):
     beginning: progress of an earlier one counts no more; `revision` is another one after each change. `kafka` names a connection of the
     node's file, or a broker. `accepts` is the generation in which a forced primary's loss was accepted, 0 for none. `filter` is what the
     topic gets, as it came over the wire; empty: every event. `schema` is the type of a JSON cache's values, an Avro schema or, as
-    `schema_type` says, a JSON Schema; empty: none is declared.
+    `schema_type` says, a JSON Schema; empty: none is declared. `on_too_large` says what becomes of an event that the topic cannot have.
     """
 
     name: str
@@ -53,11 +56,27 @@ class Mirror(msgspec.Struct, frozen=True, kw_only=True):
     topic_settings: dict[str, str] = {}
     schema: str = ""
     schema_type: str = ""
+    on_too_large: OnTooLarge = "halt"
+
+    @property
+    def has_letters(self) -> bool:
+        """Whether what the topic cannot have goes to its dead letters; else the shard stands still."""
+        return self.on_too_large == "dead-letter"
+
+    @property
+    def letters_topic(self) -> str:
+        """The topic of dead letters."""
+        return f"{self.topic}{SUFFIX}"
 
     @property
     def progress_topic(self) -> str:
         """The compacted topic that says how far each segment was written."""
         return f"__{self.prefix}.mirror"
+
+    def topics(self) -> dict[str, int]:
+        """Return the topics that it writes into, and how many partitions each has."""
+        letters = {self.letters_topic: PARTITIONS} if self.has_letters else {}
+        return {self.topic: self.partitions, self.progress_topic: 1, **letters}
 
     @property
     def listener(self) -> str:
@@ -135,10 +154,13 @@ def checked(mirror: Mirror, *, segments: int, has_before: bool, has_state: bool)
     """
     divides = 1 <= mirror.shards <= mirror.partitions and mirror.partitions % mirror.shards == 0
     lacks = "keeps no before-images" if has_state else "keeps no state, so its events say nothing of what they replace"
-    topics = (mirror.topic, mirror.progress_topic)
+    topics = mirror.topics()
     for is_wrong, why in (
         (_NAME.fullmatch(mirror.name) is None, f"mirror {mirror.name!r}: a name is 1 to 100 of A-Z a-z 0-9 . _ -"),
-        (not all(map(_TOPIC.fullmatch, topics)), f"topics {' and '.join(topics)}: Kafka takes 1 to 249 of A-Z a-z 0-9 . _ -"),
+        (
+            not all(map(_TOPIC.fullmatch, topics)),
+            f"topics {' and '.join(topics)}: Kafka takes 1 to 249 of A-Z a-z 0-9 . _ -",
+        ),
         (
             not 1 <= mirror.partitions <= segments,
             f"partitions is {mirror.partitions}: there are {segments} segments, so give 1 to {segments}",
@@ -146,6 +168,7 @@ def checked(mirror: Mirror, *, segments: int, has_before: bool, has_state: bool)
         (not divides, f"shards is {mirror.shards}: give a number that divides the {mirror.partitions} partitions"),
         (mirror.format not in FORMATS, f"format {mirror.format!r}: use {', '.join(FORMATS)}"),
         (mirror.encoding not in ENCODINGS, f"encoding {mirror.encoding!r}: use {', '.join(ENCODINGS)}"),
+        (mirror.on_too_large not in ON_TOO_LARGE, f"on_too_large {mirror.on_too_large!r}: use {', '.join(ON_TOO_LARGE)}"),
         (not 1 <= mirror.interval_ms <= INTERVAL_MS_MAX, f"the interval is {mirror.interval_ms} ms: give 1 to {INTERVAL_MS_MAX}"),
         (
             mirror.format == "debezium" and not (has_before and has_state),

@@ -2,9 +2,11 @@
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from eventlog.kafka.records import RecordBatch
+
+RECORD_BYTES_MAX_DEFAULT: Final = 1_048_588  # of a topic of which nothing else is known: Kafka's own for max.message.bytes
 
 
 class Trouble(Exception):
@@ -30,8 +32,8 @@ class TransactionWriter(Protocol):
         """Whether another producer is to go on."""
         ...
 
-    async def write(self, topic: str, batches: Sequence[RecordBatch], *, progress_topic: str, progress: Mapping[bytes, bytes]) -> None:
-        """Write batches and progress, all or nothing for whoever reads committed records.
+    async def write(self, batches: Mapping[str, Sequence[RecordBatch]], *, progress_topic: str, progress: Mapping[bytes, bytes]) -> None:
+        """Write batches into their topics, and progress: all or nothing for whoever reads committed records.
 
         Raises:
             Trouble: it was not written, or nobody knows.
@@ -44,6 +46,10 @@ class Kafka(Protocol):
 
     async def partitions(self, topics: Sequence[str]) -> dict[str, int]:
         """Return how many partitions each topic has; those that are not there are left out."""
+        ...
+
+    async def record_bytes_max(self, topic: str) -> int:
+        """Return how large a batch of records may be that a topic takes."""
         ...
 
     async def create(self, topic: str, *, partitions: int, settings: Mapping[str, str]) -> None:

@@ -24,13 +24,16 @@ STANDING: Final[tuple[ShardState, ...]] = ("halted", "diverged", "trimmed", "end
 Next: TypeAlias = Literal["retry", "yield", "anew", "stop"]
 
 UNKNOWN_TOPIC: Final = 3
+NOT_ALLOWED: Final = 29  # for a topic
 _FENCED: Final = (22, 47, 90)
 _BROKEN_SEQUENCE: Final = (45, 46, 48, 49, 59)
 _NO_RIGHT: Final = "Kafka does not allow it ({text}): give the user the right, then eventlog mirror resume"
 _TOO_LARGE: Final = "a record is too large for topic {topic}: raise its max.message.bytes, then eventlog mirror resume"
 _REFUSED: Final = "Kafka refuses what is written into topic {topic}: {text}"
 _HALTED: Final = (
-    dict.fromkeys((10, 18), _TOO_LARGE) | dict.fromkeys((29, 31, 53, 58, 65), _NO_RIGHT) | dict.fromkeys((32, 35, 42, 44, 87), _REFUSED)
+    dict.fromkeys((10, 18), _TOO_LARGE)
+    | dict.fromkeys((NOT_ALLOWED, 31, 53, 58, 65), _NO_RIGHT)
+    | dict.fromkeys((32, 35, 42, 44, 87), _REFUSED)
 )
 _FEW_REPLICAS: Final = "topic {topic} has fewer in-sync replicas than its min.insync.replicas"
 _WAITED_FOR: Final = {UNKNOWN_TOPIC: "topic {topic} is not there", 19: _FEW_REPLICAS, 20: _FEW_REPLICAS}

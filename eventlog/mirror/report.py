@@ -25,6 +25,7 @@ class Report:
     nbytes: int = 0
     transactions: int = 0
     aborts: int = 0
+    dead_letters: int = 0
     recent: list[tuple[float, int]] = field(default_factory=list)
 
     def wrote(self, events: int, nbytes: int, *, now: float) -> None:

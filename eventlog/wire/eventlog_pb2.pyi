@@ -2260,7 +2260,7 @@ class GroupLagAnswer(_message.Message):
     def __init__(self, rows: _Optional[int] = ...) -> None: ...
 
 class Mirror(_message.Message):
-    __slots__ = ("name", "cache", "cache_id", "kafka", "topic", "prefix", "progress_topic", "partitions", "shards", "format", "encoding", "key_field", "no_tombstones", "filter", "interval_ms", "from_id", "state", "hold_bytes", "topic_settings", "snapshot", "schema", "schema_type", "schema_subject")
+    __slots__ = ("name", "cache", "cache_id", "kafka", "topic", "prefix", "progress_topic", "partitions", "shards", "format", "encoding", "key_field", "no_tombstones", "filter", "interval_ms", "from_id", "state", "hold_bytes", "topic_settings", "snapshot", "schema", "schema_type", "schema_subject", "on_too_large")
     class TopicSettingsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -2291,6 +2291,7 @@ class Mirror(_message.Message):
     SCHEMA_FIELD_NUMBER: _ClassVar[int]
     SCHEMA_TYPE_FIELD_NUMBER: _ClassVar[int]
     SCHEMA_SUBJECT_FIELD_NUMBER: _ClassVar[int]
+    ON_TOO_LARGE_FIELD_NUMBER: _ClassVar[int]
     name: str
     cache: str
     cache_id: int
@@ -2314,7 +2315,8 @@ class Mirror(_message.Message):
     schema: str
     schema_type: str
     schema_subject: str
-    def __init__(self, name: _Optional[str] = ..., cache: _Optional[str] = ..., cache_id: _Optional[int] = ..., kafka: _Optional[str] = ..., topic: _Optional[str] = ..., prefix: _Optional[str] = ..., progress_topic: _Optional[str] = ..., partitions: _Optional[int] = ..., shards: _Optional[int] = ..., format: _Optional[str] = ..., encoding: _Optional[str] = ..., key_field: _Optional[str] = ..., no_tombstones: _Optional[bool] = ..., filter: _Optional[_Union[Filter, _Mapping]] = ..., interval_ms: _Optional[int] = ..., from_id: _Optional[int] = ..., state: _Optional[str] = ..., hold_bytes: _Optional[int] = ..., topic_settings: _Optional[_Mapping[str, str]] = ..., snapshot: _Optional[bool] = ..., schema: _Optional[str] = ..., schema_type: _Optional[str] = ..., schema_subject: _Optional[str] = ...) -> None: ...
+    on_too_large: str
+    def __init__(self, name: _Optional[str] = ..., cache: _Optional[str] = ..., cache_id: _Optional[int] = ..., kafka: _Optional[str] = ..., topic: _Optional[str] = ..., prefix: _Optional[str] = ..., progress_topic: _Optional[str] = ..., partitions: _Optional[int] = ..., shards: _Optional[int] = ..., format: _Optional[str] = ..., encoding: _Optional[str] = ..., key_field: _Optional[str] = ..., no_tombstones: _Optional[bool] = ..., filter: _Optional[_Union[Filter, _Mapping]] = ..., interval_ms: _Optional[int] = ..., from_id: _Optional[int] = ..., state: _Optional[str] = ..., hold_bytes: _Optional[int] = ..., topic_settings: _Optional[_Mapping[str, str]] = ..., snapshot: _Optional[bool] = ..., schema: _Optional[str] = ..., schema_type: _Optional[str] = ..., schema_subject: _Optional[str] = ..., on_too_large: _Optional[str] = ...) -> None: ...
 
 class AddMirror(_message.Message):
     __slots__ = ("mirror", "earliest", "latest", "id", "snapshot", "dry_run")
@@ -2365,7 +2367,7 @@ class MirrorStatus(_message.Message):
     def __init__(self, name: _Optional[str] = ..., upto: _Optional[int] = ..., wait_ms: _Optional[int] = ...) -> None: ...
 
 class MirrorShard(_message.Message):
-    __slots__ = ("mirror", "shard", "node", "term", "state", "since_ms", "why", "position", "position_id", "lag_events", "lag_ms", "events_per_second", "events", "transactions", "aborts")
+    __slots__ = ("mirror", "shard", "node", "term", "state", "since_ms", "why", "position", "position_id", "lag_events", "lag_ms", "events_per_second", "events", "transactions", "aborts", "dead_letters")
     MIRROR_FIELD_NUMBER: _ClassVar[int]
     SHARD_FIELD_NUMBER: _ClassVar[int]
     NODE_FIELD_NUMBER: _ClassVar[int]
@@ -2381,6 +2383,7 @@ class MirrorShard(_message.Message):
     EVENTS_FIELD_NUMBER: _ClassVar[int]
     TRANSACTIONS_FIELD_NUMBER: _ClassVar[int]
     ABORTS_FIELD_NUMBER: _ClassVar[int]
+    DEAD_LETTERS_FIELD_NUMBER: _ClassVar[int]
     mirror: str
     shard: int
     node: str
@@ -2396,7 +2399,8 @@ class MirrorShard(_message.Message):
     events: int
     transactions: int
     aborts: int
-    def __init__(self, mirror: _Optional[str] = ..., shard: _Optional[int] = ..., node: _Optional[str] = ..., term: _Optional[int] = ..., state: _Optional[str] = ..., since_ms: _Optional[int] = ..., why: _Optional[str] = ..., position: _Optional[bytes] = ..., position_id: _Optional[int] = ..., lag_events: _Optional[int] = ..., lag_ms: _Optional[int] = ..., events_per_second: _Optional[float] = ..., events: _Optional[int] = ..., transactions: _Optional[int] = ..., aborts: _Optional[int] = ...) -> None: ...
+    dead_letters: int
+    def __init__(self, mirror: _Optional[str] = ..., shard: _Optional[int] = ..., node: _Optional[str] = ..., term: _Optional[int] = ..., state: _Optional[str] = ..., since_ms: _Optional[int] = ..., why: _Optional[str] = ..., position: _Optional[bytes] = ..., position_id: _Optional[int] = ..., lag_events: _Optional[int] = ..., lag_ms: _Optional[int] = ..., events_per_second: _Optional[float] = ..., events: _Optional[int] = ..., transactions: _Optional[int] = ..., aborts: _Optional[int] = ..., dead_letters: _Optional[int] = ...) -> None: ...
 
 class MirrorStatusAnswer(_message.Message):
     __slots__ = ("shards", "behind")

@@ -10,8 +10,12 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 
 import eventlog
+from eventlog import blocking
 
 _OFF = Struct(">iq")
+SEGMENTS = 16
+WAIT_MS = 60_000
+ORDER = {"type": "record", "name": "Order", "fields": [{"name": "total", "type": "double"}, {"name": "note", "type": ["null", "string"]}]}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,3 +93,10 @@ def check(records: list[Record], events: Iterable[eventlog.Event], *, partitions
         last[one.segment] = one.id
         event = log[one.id]
         assert (one.segment, one.offset, one.kind) == (event.segment, event.offset, event.kind[0])
+
+
+def wait(client: blocking.Client, mirror: str) -> None:
+    """Wait until all that was written before this is in Kafka."""
+    found = client.mirrors.status(mirror, wait_ms=WAIT_MS)
+    assert not found.is_behind, found
+    assert {shard.state for shard in found.shards} <= {"running", "starting"}  # one that has nothing to write may not have begun

@@ -2,7 +2,6 @@
 
 import asyncio
 import uuid
-from collections.abc import Iterator
 
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
@@ -14,7 +13,7 @@ from confluent_kafka import TopicPartition as ConfluentPartition
 from eventlog.integrations.kafka.batches import ReadyBatch, builders_of, takes_ready_batches
 from eventlog.kafka.envelope import batches_of
 from eventlog.kafka.shape import Shape
-from tests.kafka.brokers import READY_S, create_topic, kafka
+from tests.kafka.brokers import READY_S, create_topic
 from tests.predicate.rows import events
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(300)]
@@ -23,12 +22,6 @@ PARTITIONS = 4
 SHAPE = Shape(cache="c", cluster="c-1", prefix="p", topic="p.c", version="1.0", is_json=True, has_text_keys=True)
 BYTES_MAX = 8_000
 APPENDED_MAX = 3_000  # so that one batch is several where its records are appended
-
-
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with kafka(tmp_path_factory.mktemp("kafka")) as addresses:
-        yield addresses
 
 
 def read_of(first: int, count: int):

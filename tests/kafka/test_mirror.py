@@ -4,9 +4,7 @@ import asyncio
 import json
 import subprocess
 import urllib.request
-import uuid
 from base64 import b64decode, b64encode
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from pathlib import Path
@@ -32,42 +30,10 @@ from eventlog.errors import (
     OutboundRefused,
     SchemaRefused,
 )
-from tests.kafka.brokers import kafka
-from tests.kafka.mirrors import Record, check, read
+from tests.kafka.mirrors import ORDER, SEGMENTS, WAIT_MS, Record, check, read, wait
 from tests.process.nodes import NodeProcess
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(300)]
-SEGMENTS = 16
-WAIT_MS = 60_000
-
-
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with kafka(tmp_path_factory.mktemp("kafka")) as addresses:
-        yield addresses
-
-
-@pytest.fixture(scope="module")
-def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
-    with NodeProcess(tmp_path_factory.mktemp("node"), "--segments", str(SEGMENTS)) as running:
-        yield running
-
-
-@pytest.fixture
-def client(node: NodeProcess) -> Iterator[blocking.Client]:
-    with blocking.connect(node.address) as connected:
-        yield connected
-
-
-@pytest.fixture
-def name() -> str:
-    return f"c{uuid.uuid4().hex[:12]}"
-
-
-def wait(client: blocking.Client, mirror: str) -> None:
-    found = client.mirrors.status(mirror, wait_ms=WAIT_MS)
-    assert not found.is_behind, found
-    assert {shard.state for shard in found.shards} <= {"running", "starting"}  # one that has nothing to write may not have begun
 
 
 def write(cache: blocking.Cache, *, rounds: int = 3, keys: int = 50) -> None:
@@ -229,9 +195,6 @@ def test_a_mirror_of_bytes_and_of_avro(client: blocking.Client, broker: str, nam
         assert found["schema"]["name"] == f"{added.mirror.topic}.Envelope"
         assert found["payload"]["after"] == ({"_key": "k", "value": "AP8="} if cache is plain else {"_key": "k", "total": 1.5})
         assert dict(record.headers) == ({"h": b"1"} if cache is plain else {})
-
-
-ORDER = {"type": "record", "name": "Order", "fields": [{"name": "total", "type": "double"}, {"name": "note", "type": ["null", "string"]}]}
 
 
 def by_confluent(addresses: str, registry: str, topic: str) -> list[tuple[Any, Any]]:

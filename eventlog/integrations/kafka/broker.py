@@ -13,13 +13,14 @@ from typing import Any, Final
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import AuthenticationFailedError, KafkaConnectionError, KafkaError, ProducerFenced, RecordTooLargeError, for_code
 
 from eventlog.errors import KafkaFailed
 from eventlog.integrations.kafka.batches import builders_of
 from eventlog.kafka.records import RecordBatch
 from eventlog.limits import MIRROR_BATCH_BYTES_MAX
-from eventlog.mirror.broker import TopicRecord, Trouble
+from eventlog.mirror.broker import RECORD_BYTES_MAX_DEFAULT, TopicRecord, Trouble
 from eventlog.mirror.outcomes import UNKNOWN_TOPIC
 from eventlog.node.outbound import KafkaConnection, Outbound, secret
 
@@ -32,6 +33,7 @@ _AGAIN_S: Final = 0.1
 _CLOSE_S: Final = 5.0
 _READ_MS: Final = 200
 _TOPIC_EXISTS: Final = 36
+_RECORD_BYTES_MAX: Final = "max.message.bytes"
 _CODES: Final = {ProducerFenced: 90, RecordTooLargeError: 10, AuthenticationFailedError: 58}
 """Numbers of what aiokafka says in words of its own."""
 RECORDS_MAX: Final = 1 << 30  # of one producer: its sequences turn negative behind 2^31 records of a partition, which Kafka refuses
@@ -128,6 +130,20 @@ class AioKafka:
             if topic["error_code"] not in {0, UNKNOWN_TOPIC}:
                 raise trouble_of(for_code(topic["error_code"])(topic["topic"]))
         return {topic["topic"]: len(topic["partitions"]) for topic in found if not topic["error_code"]}
+
+    async def record_bytes_max(self, topic: str) -> int:
+        """Return how large a batch of records may be that a topic takes.
+
+        Raises:
+            Trouble: Kafka is away, or does not say.
+        """
+        asked = ConfigResource(ConfigResourceType.TOPIC, topic, configs={_RECORD_BYTES_MAX: None})
+        async with self._admin() as admin, _told():
+            (answer,) = await admin.describe_configs([asked])
+        ((code, text, _kind, _name, entries),) = answer.resources
+        if code:
+            raise Trouble(code, f"topic {topic}: {text or for_code(code).__name__}")
+        return next((int(value) for name, value, *_ in entries if name == _RECORD_BYTES_MAX), RECORD_BYTES_MAX_DEFAULT)
 
     async def create(self, topic: str, *, partitions: int, settings: Mapping[str, str]) -> None:
         """Make a topic with as many replicas as the brokers give by default; one that is there is left as it is.
@@ -252,8 +268,8 @@ class AioWriter:
         """Whether another producer is to go on: the sequences of this one come to their end."""
         return self.records >= RECORDS_MAX
 
-    async def write(self, topic: str, batches: Sequence[RecordBatch], *, progress_topic: str, progress: Mapping[bytes, bytes]) -> None:
-        """Write batches and progress, all or nothing for whoever reads committed records.
+    async def write(self, batches: Mapping[str, Sequence[RecordBatch]], *, progress_topic: str, progress: Mapping[bytes, bytes]) -> None:
+        """Write batches into their topics, and progress: all or nothing for whoever reads committed records.
 
         Raises:
             Trouble: it was not written, or nobody knows.
@@ -263,7 +279,7 @@ class AioWriter:
             async with asyncio.timeout(TRANSACTION_S):
                 await producer.begin_transaction()
                 try:
-                    await self._send(topic, batches, progress_topic=progress_topic, progress=progress)
+                    await self._send(batches, progress_topic=progress_topic, progress=progress)
                 except asyncio.CancelledError:
                     with suppress(KafkaError, OSError, TimeoutError):
                         async with asyncio.timeout(_CLOSE_S):
@@ -272,9 +288,9 @@ class AioWriter:
                 await producer.commit_transaction()
         except (KafkaError, OSError, TimeoutError) as error:
             raise trouble_of(error) from error
-        self.records += sum(batch.count for batch in batches) + len(progress)
+        self.records += sum(batch.count for some in batches.values() for batch in some) + len(progress)
 
-    async def _send(self, topic: str, batches: Sequence[RecordBatch], *, progress_topic: str, progress: Mapping[bytes, bytes]) -> None:
+    async def _send(self, batches: Mapping[str, Sequence[RecordBatch]], *, progress_topic: str, progress: Mapping[bytes, bytes]) -> None:
         producer = self._producer
         sent: list[asyncio.Future[Any]] = []
 
@@ -282,9 +298,10 @@ class AioWriter:
             answer.add_done_callback(_heard)  # one that fails ends this before the others were waited for
             sent.append(answer)
 
-        for batch in batches:
-            for builder in builders_of(producer, batch, is_transactional=True):
-                wait_for(await producer.send_batch(builder, topic, partition=batch.partition))
+        for topic, some in batches.items():
+            for batch in some:
+                for builder in builders_of(producer, batch, is_transactional=True):
+                    wait_for(await producer.send_batch(builder, topic, partition=batch.partition))
         for key, value in progress.items():
             wait_for(await producer.send(progress_topic, key=key, value=value, partition=0))
         await asyncio.gather(*sent)

@@ -34,6 +34,7 @@ from eventlog.integrations.kafka.verifying import Verifying
 from eventlog.kafka.shape import Shape
 from eventlog.limits import GIB, MIRROR_INTERVAL_MS_DEFAULT, MIRROR_SHARDS_MAX, REQUEST_TIMEOUT_MS_DEFAULT
 from eventlog.mirror import book as books
+from eventlog.mirror import letters
 from eventlog.mirror.book import Book, Mirror
 from eventlog.mirror.broker import Kafka, Trouble
 from eventlog.mirror.outcomes import STANDING
@@ -201,6 +202,7 @@ class Mirrors:
             yield "eventlog_mirror_bytes_total", "Bytes of their records.", "counter", report.nbytes, label
             yield "eventlog_mirror_transactions_total", "Transactions of the shard.", "counter", report.transactions, label
             yield "eventlog_mirror_aborts_total", "Transactions that were given up.", "counter", report.aborts, label
+            yield "eventlog_mirror_dead_letters_total", "Events told in the dead letters.", "counter", report.dead_letters, label
             state = f'{label},state="{report.state}"'
             yield "eventlog_mirror_state", "1 for the state that the shard is in.", "gauge", 1, state
 
@@ -277,7 +279,7 @@ class Mirrors:
         form, why = books.default_format(**has)
         prefix = asked.prefix or "eventlog"
         partitions = asked.partitions or min(_PARTITIONS_DEFAULT, self._node.segments)
-        given: Any = {"format": asked.format or form, "encoding": asked.encoding or "json"}
+        given: Any = {"format": asked.format or form, "encoding": asked.encoding or "json", "on_too_large": asked.on_too_large or "halt"}
         mirror = Mirror(
             name=asked.name or cache.name,
             cache=cache.name,
@@ -304,8 +306,9 @@ class Mirrors:
         return checked, "it was asked for" if asked.format else why
 
     async def _check_topics(self, kafka: Kafka, mirror: Mirror) -> None:
-        found = await kafka.partitions([mirror.topic, mirror.progress_topic])
-        for topic, partitions in ((mirror.topic, mirror.partitions), (mirror.progress_topic, 1)):
+        wanted = mirror.topics()
+        found = await kafka.partitions(list(wanted))
+        for topic, partitions in wanted.items():
             if found.get(topic, partitions) != partitions:
                 raise InvalidArgument(
                     why=f"topic {topic} is there with {found[topic]} partitions, and has to have {partitions}: give --partitions or --topic"
@@ -335,6 +338,8 @@ class Mirrors:
         """Make what a mirror needs, and write it into the book last: from then on it runs."""
         await kafka.create(mirror.topic, partitions=mirror.partitions, settings=_KEPT_FOR_EVER | mirror.topic_settings)
         await kafka.create(mirror.progress_topic, partitions=1, settings=_COMPACTED)
+        if mirror.has_letters:
+            await kafka.create(mirror.letters_topic, partitions=letters.PARTITIONS, settings=_KEPT_FOR_EVER)
         listener = await self._listener(mirror, hold_bytes=request.mirror.hold_bytes or _HOLD_BYTES_DEFAULT)
         try:
             begun = msgspec.structs.replace(mirror, from_id=_begin_at(request, last_id=listener.last_id, first_id=listener.first_id))
@@ -397,7 +402,8 @@ class Mirrors:
         """Delete a removed mirror's topic once no shard writes into it. Its progress stays: the topic is that of all mirrors."""
         await asyncio.sleep(2 * _FOLLOW_S)  # by then every node has read the book, and ends its shards
         try:
-            await self._open_kafka(mirror.kafka).delete(mirror.topic)
+            for topic in {mirror.topic, mirror.letters_topic} & set(mirror.topics()):
+                await self._open_kafka(mirror.kafka).delete(topic)
         except Trouble as trouble:
             raise KafkaFailed(kafka=mirror.kafka, why=str(trouble)) from trouble
 
@@ -496,6 +502,7 @@ class Mirrors:
             events=report.events,
             transactions=report.transactions,
             aborts=report.aborts,
+            dead_letters=report.dead_letters,
         )
 
 
@@ -527,6 +534,7 @@ def told(mirror: Mirror) -> pb.Mirror:
         topic_settings=mirror.topic_settings,
         schema=mirror.schema,
         schema_type=mirror.schema_type,
+        on_too_large=mirror.on_too_large,
     )
     if mirror.filter:
         found.filter.ParseFromString(mirror.filter)

@@ -21,10 +21,10 @@ from eventlog.batch.columns import EventColumns, columns_of_joined
 from eventlog.batch.join import Joined
 from eventlog.errors import EventLogError, ListenerNotFound
 from eventlog.integrations.kafka.source import Answer, Inside, Source, lifted
-from eventlog.kafka.envelope import batches_of, rows_without_before
-from eventlog.kafka.records import RecordBatch
+from eventlog.kafka.envelope import laid_out, rows_without_before
 from eventlog.kafka.shape import Shape
 from eventlog.limits import (
+    BATCH_BYTES_CAP,
     MIRROR_BATCH_BYTES_MAX,
     MIRROR_SHARDS_MAX,
     MIRROR_TRANSACTION_BYTES_MAX,
@@ -33,7 +33,8 @@ from eventlog.limits import (
 from eventlog.mirror import progress
 from eventlog.mirror.book import Mirror
 from eventlog.mirror.broker import Kafka, TransactionWriter, Trouble
-from eventlog.mirror.outcomes import Outcome, ShardState, give_way, outcome_of, outcome_of_error
+from eventlog.mirror.letters import Parted, Room, parted, too_large
+from eventlog.mirror.outcomes import NOT_ALLOWED, Outcome, ShardState, give_way, outcome_of, outcome_of_error
 from eventlog.mirror.progress import Snapshot, StaleTerm
 from eventlog.mirror.report import Report
 from eventlog.mirror.shards import segments_of, transactional_id
@@ -135,6 +136,7 @@ class Shard:
         shape = await ground.telling(mirror)
         kafka = self._open_kafka(mirror.kafka)
         await self._check_topics(kafka)
+        room = Room(batch_bytes=MIRROR_BATCH_BYTES_MAX, topic_bytes=await self._record_bytes_max(kafka))
         own = segments_of(self.report.shard, mirror, segments=ground.segments)
         async with kafka.writer(transactional_id(ground.cluster, mirror, self.report.shard)) as writer:
             records = await kafka.records(mirror.progress_topic)
@@ -142,20 +144,28 @@ class Shard:
             snapshot = progress.snapshot_of(records, mirror, self.report.shard, cluster=cluster, term=term)
             async with self._inside.open() as connection:
                 source = Source(connection, mirror, cluster=cluster, segments=ground.segments)
-                copying = _Copying(self, writer, source, shape)
+                copying = _Copying(self, writer, source, shape=shape, room=room)
                 done = await copying.snapshot(snapshot, own) if mirror.has_snapshot else None
                 begin = done.at if done is not None and isinstance(done.at, SegmentPositions) else None
                 return await copying.run(progress.places(records, mirror, of=own, begin=begin, cluster=cluster, term=term))
 
+    async def _record_bytes_max(self, kafka: Kafka) -> int:
+        try:
+            return await kafka.record_bytes_max(self._mirror.topic)
+        except Trouble as trouble:
+            if trouble.code != NOT_ALLOWED or self._mirror.has_letters:
+                raise
+            return BATCH_BYTES_CAP  # who may write may not ask; what is too large Kafka says itself
+
     async def _check_topics(self, kafka: Kafka) -> None:
-        mirror = self._mirror
+        mirror, wanted = self._mirror, self._mirror.topics()
         found: dict[str, int] = {}
         for _ in range(_LOOKS):
-            found = await kafka.partitions([mirror.topic, mirror.progress_topic])
-            if len(found) > 1:
+            found = await kafka.partitions(list(wanted))
+            if len(found) == len(wanted):
                 break
             await asyncio.sleep(_LOOK_AGAIN_S)  # a broker that has just begun may not know of it yet
-        for topic, partitions in ((mirror.topic, mirror.partitions), (mirror.progress_topic, 1)):
+        for topic, partitions in wanted.items():
             if topic not in found:
                 why = f"topic {topic} was deleted: eventlog mirror remove {mirror.name}, and add it again"
                 raise Stopped(Outcome(next="stop", state="halted", why=why))
@@ -190,9 +200,10 @@ class Shard:
         """Note that events can be copied, or entries are."""
         self._set(state, "")
 
-    def written(self, events: int, nbytes: int) -> None:
+    def written(self, events: int, made: Parted) -> None:
         """Count a transaction."""
-        self.report.wrote(events, nbytes, now=time.monotonic())
+        self.report.wrote(events, sum(batch.nbytes for batch in made.batches), now=time.monotonic())
+        self.report.dead_letters += sum(batch.count for batch in made.letters)
 
     def stands(self, upto: int, position: bytes) -> None:
         """Note up to where everything is in Kafka."""
@@ -224,11 +235,12 @@ class _Taken:
 class _Copying:
     """Reads ahead while a transaction is written, at most one transaction more."""
 
-    def __init__(self, shard: Shard, writer: TransactionWriter, source: Source, shape: Shape) -> None:
+    def __init__(self, shard: Shard, writer: TransactionWriter, source: Source, *, shape: Shape, room: Room) -> None:
         self._shard = shard
         self._writer = writer
         self._source = source
         self._shape = shape
+        self._room = room
         self._next = _Taken()
         self._has_some = asyncio.Event()
         self._has_room = asyncio.Event()
@@ -258,7 +270,7 @@ class _Copying:
 
     async def _save_entries(self, taken: _Taken, position: Position | None, *, is_done: bool) -> None:
         shard = self._shard
-        batches = await self._apart(taken, partial(self._batches, columns_of_joined(taken.parts))) if taken.events else []
+        made = await self._apart(taken, partial(self._batches, columns_of_joined(taken.parts))) if taken.events else Parted([], [])
         record = Snapshot(
             cluster=shard.cluster,
             generation=shard.mirror.generation,
@@ -266,8 +278,8 @@ class _Copying:
             token="" if position is None else token.to_text(position),
             is_done=is_done,
         )
-        await self._commit(batches, {progress.snapshot_key(shard.mirror, shard.report.shard): msgspec.json.encode(record)})
-        shard.written(taken.events, sum(batch.nbytes for batch in batches))
+        await self._commit(made, {progress.snapshot_key(shard.mirror, shard.report.shard): msgspec.json.encode(record)})
+        shard.written(taken.events, made)
 
     async def run(self, at: SegmentPositions) -> Outcome:
         """Copy what follows a place until the writer is worn. Raises whatever ends it before."""
@@ -326,19 +338,20 @@ class _Copying:
         self._has_room.set()
         upto = taken.answers[-1].upto
         if taken.events:
-            batches, behind, rows = await self._apart(taken, partial(self._laid_out, taken, at))
-            await self._commit(batches, self._records(behind, rows))
-            self._shard.written(taken.events, sum(batch.nbytes for batch in batches))
+            made, behind, rows = await self._apart(taken, partial(self._laid_out, taken, at))
+            await self._commit(made, self._records(behind, rows))
+            self._shard.written(taken.events, made)
             at = behind
         return await self._stand(at, upto)
 
     def _records(self, at: SegmentPositions, rows: Iterable[int]) -> dict[bytes, bytes]:
         return progress.records_of(self._shard.mirror, at, rows, cluster=self._shard.cluster, term=self._shard.term)
 
-    async def _commit(self, batches: list[RecordBatch], records: dict[bytes, bytes]) -> None:
+    async def _commit(self, made: Parted, records: dict[bytes, bytes]) -> None:
         mirror = self._shard.mirror
+        batches = {mirror.topic: made.batches, mirror.letters_topic: made.letters}
         try:
-            await self._writer.write(mirror.topic, batches, progress_topic=mirror.progress_topic, progress=records)
+            await self._writer.write(batches, progress_topic=mirror.progress_topic, progress=records)
         except Trouble:
             self._shard.report.aborts += 1
             raise
@@ -348,7 +361,7 @@ class _Copying:
         """Return what `work` makes of what was taken: in a thread, unless that is dearer than the work."""
         return work() if taken.events < _INLINE_EVENTS else await asyncio.to_thread(work)
 
-    def _laid_out(self, taken: _Taken, at: SegmentPositions) -> tuple[list[RecordBatch], SegmentPositions, list[int]]:
+    def _laid_out(self, taken: _Taken, at: SegmentPositions) -> tuple[Parted, SegmentPositions, list[int]]:
         events = columns_of_joined(taken.parts)
         order = events.segments.argsort(kind="stable")
         behind, rows = progress.moved(
@@ -358,7 +371,7 @@ class _Copying:
             events = events.take(self._overlap.keep(events.segments, events.ids, events.keys.to_list()))
         return self._batches(events), behind, rows.tolist()
 
-    def _batches(self, events: EventColumns) -> list[RecordBatch]:
+    def _batches(self, events: EventColumns) -> Parted:
         mirror = self._shard.mirror
         if self._shape.form == "debezium" and len(rows := rows_without_before(events, self._shape)):
             first, name = events.ids.item(rows.item(0)), mirror.name
@@ -368,7 +381,13 @@ class _Copying:
             )
             raise Stopped(Outcome(next="stop", state="halted", why=why))
         now_ms = self._shard.wall_ms()
-        return batches_of(events, self._shape, partitions=mirror.partitions, now_ms=now_ms, bytes_max=MIRROR_BATCH_BYTES_MAX)
+        if mirror.has_letters:
+            return parted(events, self._shape, partitions=mirror.partitions, now_ms=now_ms, room=self._room)
+        laid = laid_out(events, self._shape, partitions=mirror.partitions, now_ms=now_ms, bytes_max=self._room.bytes_max)
+        for row, _, reason in too_large(laid, events, topic_bytes=self._room.topic_bytes):
+            why = f"event {events.ids.item(row)} is {reason}: raise its max.message.bytes, then eventlog mirror resume {mirror.name}"
+            raise Stopped(Outcome(next="stop", state="halted", why=why))
+        return Parted(laid.batches, [])
 
     async def _idle(self, at: SegmentPositions) -> SegmentPositions:
         """Learn that there was nothing for a while: who holds retention back must not stand where nothing comes any more."""
@@ -380,7 +399,7 @@ class _Copying:
         at, now = lifted(at, upto, is_filtered=is_filtered), time.monotonic()
         if is_filtered and upto > self._saved[0] and now - self._saved[1] >= _SAVED_S:
             await self._commit(
-                [], self._records(at, range(len(at.of)))
+                Parted([], []), self._records(at, range(len(at.of)))
             )  # else a successor would look for what retention may have taken since
             self._saved = upto, now
         self._shard.stands(upto, self._source.token(at))

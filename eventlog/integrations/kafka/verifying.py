@@ -18,6 +18,7 @@ from eventlog.mirror import progress
 from eventlog.mirror.book import Mirror
 from eventlog.mirror.broker import Kafka, TopicRecord
 from eventlog.mirror.comparison import STRETCHES_MAX, Close, Difference, Seen, Sums, differences, differing
+from eventlog.mirror.letters import PARTITIONS
 from eventlog.mirror.shards import segments_of
 from eventlog.read.position import EPOCH_MAX, SegmentPositions
 
@@ -94,10 +95,15 @@ class Verifying:
         self._foreign = 0
         async for seen in self._log(bounds):
             of_log(seen.within(bounds.low, bounds.high))
-        records = self._kafka.read(self._mirror.topic, self._mirror.partitions)
-        async with aclosing(records):
-            async for some in records:
-                of_topic(self._seen(some).within(bounds.low, bounds.high))
+        mirror = self._mirror
+        topics = {mirror.topic: mirror.partitions}
+        if mirror.has_letters:
+            topics[mirror.letters_topic] = PARTITIONS  # what is told there is no less written
+        for topic, partitions in topics.items():
+            records = self._kafka.read(topic, partitions)
+            async with aclosing(records):
+                async for some in records:
+                    of_topic(self._seen(some).within(bounds.low, bounds.high))
 
     async def _log(self, bounds: Bounds) -> AsyncIterator[Seen]:
         after, until = int(bounds.low.min()), int(bounds.high.max())

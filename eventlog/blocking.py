@@ -430,6 +430,7 @@ class MirrorAdmin(_Facade[AsyncMirrorAdmin]):
     pause = _call(AsyncMirrorAdmin.pause)
     resume = _call(AsyncMirrorAdmin.resume)
     reset = _call(AsyncMirrorAdmin.reset)
+    alter = _call(AsyncMirrorAdmin.alter)
     remove = _call(AsyncMirrorAdmin.remove)
     list = _call(AsyncMirrorAdmin.list)
 

@@ -232,6 +232,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "mirror pause": ("eventlog mirror pause orders",),
     "mirror resume": ("eventlog mirror resume orders",),
     "mirror reset": ("eventlog mirror reset orders --to earliest --dry-run", "eventlog mirror reset orders --to 912813402609418241"),
+    "mirror alter": ("eventlog mirror alter orders --on-too-large dead-letter", "eventlog mirror alter orders --interval 20ms --hold 4GiB"),
     "mirror remove": ("eventlog mirror remove orders --yes", "eventlog mirror remove orders --yes --delete-topics"),
     "pipeline": ("eventlog pipeline archive orders --to /archives/orders", "eventlog pipeline audit orders --archive /archives/orders"),
     "pipeline archive": (

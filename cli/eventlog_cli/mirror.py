@@ -15,6 +15,16 @@ if TYPE_CHECKING:
 
 MIRROR = click.argument("mirror", metavar="NAME")
 EXIT_BEHIND = 3
+ALTERABLE = ("--interval", "--hold", "--on-too-large")
+_ANOTHER = "a topic's records are of one kind throughout: add a mirror with another --name and --topic, and remove this one"
+FIXED = {
+    **dict.fromkeys(("--format", "--encoding", "--key-field", "--schema", "--where", "--select", "--topic", "--prefix"), _ANOTHER),
+    "--partitions": "an event's partition follows from it: add a mirror with another --name and --topic, and remove this one",
+    "--kafka": "its progress is there: add a mirror with another --name, and remove this one",
+    "--from": "it goes on where it is: pause it, and eventlog mirror reset NAME --to",
+    "--set": "a topic that is there is never altered: alter it with Kafka's own tools",
+}
+"""What cannot be altered, and why, with the way out."""
 DIFFERENCES_SHOWN = 20
 
 
@@ -33,7 +43,7 @@ BEGIN = Parsed("earliest|latest|snapshot|id", parse_begin)
 @click.group("mirror", cls=SynonymGroup, synonyms={"create": "add", "delete": "remove", "drop": "remove", "show": "status", "ls": "list"})
 @common_options
 def command() -> None:
-    """Add, list, verify, pause, resume, reset and remove mirrors of caches in Kafka."""
+    """Add, list, verify, alter, pause, resume, reset and remove mirrors of caches in Kafka."""
 
 
 @command.command("add")
@@ -235,6 +245,31 @@ def reset(mirror: str, *, to: int | str, dry_run: bool) -> None:
     with open_client() as client:
         found = client.mirrors.reset(mirror, to=to, dry_run=dry_run)
     _say(found, f"{'would write' if dry_run else 'writes'} {_begin(found)}, when it is resumed")
+
+
+def _fixed(_context: click.Context, option: click.Parameter, value: object) -> None:
+    if value is not None:
+        why = FIXED["--" + (option.name or "").replace("_", "-")]
+        raise click.UsageError(f"{option.opts[0]} of a mirror stays as it was added, since {why}")
+
+
+@command.command("alter")
+@MIRROR
+@click.option("--interval", "interval_ms", type=SPAN, help="What happens within it becomes one transaction.")
+@click.option("--hold", type=SIZE, help="Retention keeps so much of what is not in Kafka yet.")
+@click.option("--on-too-large", type=click.Choice(["halt", "dead-letter"]), help="Of what the topic cannot have, or does not fit.")
+@common_options
+def alter(mirror: str, **options: Any) -> None:
+    """Have the mirror NAME go on in another way, where it is. What its records are stays: for another, add a mirror of another topic."""
+    given = {name: value for name, value in options.items() if value is not None}
+    if not given:
+        raise click.UsageError(f"say what to alter: {', '.join(ALTERABLE)}")
+    with open_client() as client:
+        _say(client.mirrors.alter(mirror, **given), "goes on altered")
+
+
+for _name in FIXED:
+    alter.params.append(click.Option([_name], hidden=True, callback=_fixed, expose_value=False))
 
 
 @command.command("remove")

@@ -264,6 +264,22 @@ class MirrorAdmin(Shown):
         _begin(request, to)
         return await self._change(pb.ChangeMirror(name=mirror, reset=request))
 
+    async def alter(
+        self, mirror: str, *, interval_ms: int | None = None, hold: int | None = None, on_too_large: str | None = None
+    ) -> MirrorInfo:
+        """Have a mirror go on in another way, where it is; what is not given stays. What its records are cannot be altered.
+
+        Raises:
+            MirrorNotFound: there is none.
+            InvalidArgument: a value cannot be.
+            KafkaFailed: the topic of dead letters cannot be made.
+        """
+        request = pb.AlterMirror()
+        for name, value in {"interval_ms": interval_ms, "hold_bytes": hold, "on_too_large": on_too_large}.items():
+            if value is not None:
+                _set(request, name, value)
+        return await self._change(pb.ChangeMirror(name=mirror, alter=request))
+
     async def remove(self, mirror: str, *, delete_topics: bool = False) -> None:
         """Remove a mirror, and with `delete_topics` its topic. Raises MirrorNotFound."""
         change = pb.ChangeMirror(name=mirror, remove=pb.RemoveMirror(delete_topics=delete_topics))

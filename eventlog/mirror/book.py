@@ -15,6 +15,7 @@ State: TypeAlias = Literal["running", "paused"]
 FormatName: TypeAlias = Literal["debezium", "upsert", "raw"]
 EncodingName: TypeAlias = Literal["json", "json-schema", "avro"]
 OnTooLarge: TypeAlias = Literal["halt", "dead-letter"]
+Complaints: TypeAlias = tuple[tuple[bool, str], ...]
 FORMATS: Final = ("debezium", "upsert", "raw")
 ENCODINGS: Final = ("json", "json-schema", "avro")
 ON_TOO_LARGE: Final = ("halt", "dead-letter")
@@ -146,6 +147,31 @@ def reset(mirror: Mirror, *, from_id: int, generation: int, has_snapshot: bool =
     return msgspec.structs.replace(mirror, from_id=from_id, generation=generation, has_snapshot=has_snapshot)
 
 
+def altered(mirror: Mirror, *, interval_ms: int | None = None, on_too_large: OnTooLarge | None = None) -> Mirror:
+    """Return a mirror that goes on in another way, where it was. What its records are stays: a topic is of one kind throughout.
+
+    Raises:
+        InvalidArgument: naming what cannot be.
+    """
+    wanted = {"interval_ms": interval_ms, "on_too_large": on_too_large}
+    found = msgspec.structs.replace(mirror, **{name: value for name, value in wanted.items() if value is not None})
+    _refuse(_of_handling(found))
+    return found
+
+
+def _of_handling(mirror: Mirror) -> Complaints:
+    return (
+        (mirror.on_too_large not in ON_TOO_LARGE, f"on_too_large {mirror.on_too_large!r}: use {', '.join(ON_TOO_LARGE)}"),
+        (not 1 <= mirror.interval_ms <= INTERVAL_MS_MAX, f"the interval is {mirror.interval_ms} ms: give 1 to {INTERVAL_MS_MAX}"),
+    )
+
+
+def _refuse(complaints: Complaints) -> None:
+    for is_wrong, why in complaints:
+        if is_wrong:
+            raise InvalidArgument(why=why)
+
+
 def checked(mirror: Mirror, *, segments: int, has_before: bool, has_state: bool) -> Mirror:
     """Return `mirror` if it can be carried out on a cache.
 
@@ -155,7 +181,7 @@ def checked(mirror: Mirror, *, segments: int, has_before: bool, has_state: bool)
     divides = 1 <= mirror.shards <= mirror.partitions and mirror.partitions % mirror.shards == 0
     lacks = "keeps no before-images" if has_state else "keeps no state, so its events say nothing of what they replace"
     topics = mirror.topics()
-    for is_wrong, why in (
+    complaints: Complaints = (
         (_NAME.fullmatch(mirror.name) is None, f"mirror {mirror.name!r}: a name is 1 to 100 of A-Z a-z 0-9 . _ -"),
         (
             not all(map(_TOPIC.fullmatch, topics)),
@@ -168,17 +194,15 @@ def checked(mirror: Mirror, *, segments: int, has_before: bool, has_state: bool)
         (not divides, f"shards is {mirror.shards}: give a number that divides the {mirror.partitions} partitions"),
         (mirror.format not in FORMATS, f"format {mirror.format!r}: use {', '.join(FORMATS)}"),
         (mirror.encoding not in ENCODINGS, f"encoding {mirror.encoding!r}: use {', '.join(ENCODINGS)}"),
-        (mirror.on_too_large not in ON_TOO_LARGE, f"on_too_large {mirror.on_too_large!r}: use {', '.join(ON_TOO_LARGE)}"),
-        (not 1 <= mirror.interval_ms <= INTERVAL_MS_MAX, f"the interval is {mirror.interval_ms} ms: give 1 to {INTERVAL_MS_MAX}"),
+        *_of_handling(mirror),
         (
             mirror.format == "debezium" and not (has_before and has_state),
             f"cache {mirror.cache!r} {lacks}: use --format upsert, or alter the cache with --before first",
         ),
         (not 0 <= mirror.from_id <= ID_MAX, f"{mirror.from_id} is not an id"),
         (mirror.has_snapshot and not has_state, f"cache {mirror.cache!r} keeps no state, so there is no snapshot of it"),
-    ):
-        if is_wrong:
-            raise InvalidArgument(why=why)
+    )
+    _refuse(complaints)
     return mirror
 
 

@@ -2468,6 +2468,16 @@ class ResetMirror(_message.Message):
     dry_run: bool
     def __init__(self, earliest: _Optional[bool] = ..., latest: _Optional[bool] = ..., id: _Optional[int] = ..., snapshot: _Optional[bool] = ..., dry_run: _Optional[bool] = ...) -> None: ...
 
+class AlterMirror(_message.Message):
+    __slots__ = ("interval_ms", "hold_bytes", "on_too_large")
+    INTERVAL_MS_FIELD_NUMBER: _ClassVar[int]
+    HOLD_BYTES_FIELD_NUMBER: _ClassVar[int]
+    ON_TOO_LARGE_FIELD_NUMBER: _ClassVar[int]
+    interval_ms: int
+    hold_bytes: int
+    on_too_large: str
+    def __init__(self, interval_ms: _Optional[int] = ..., hold_bytes: _Optional[int] = ..., on_too_large: _Optional[str] = ...) -> None: ...
+
 class RemoveMirror(_message.Message):
     __slots__ = ("delete_topics",)
     DELETE_TOPICS_FIELD_NUMBER: _ClassVar[int]
@@ -2475,15 +2485,17 @@ class RemoveMirror(_message.Message):
     def __init__(self, delete_topics: _Optional[bool] = ...) -> None: ...
 
 class ChangeMirror(_message.Message):
-    __slots__ = ("name", "pause", "resume", "reset", "remove")
+    __slots__ = ("name", "pause", "resume", "reset", "remove", "alter")
     NAME_FIELD_NUMBER: _ClassVar[int]
     PAUSE_FIELD_NUMBER: _ClassVar[int]
     RESUME_FIELD_NUMBER: _ClassVar[int]
     RESET_FIELD_NUMBER: _ClassVar[int]
     REMOVE_FIELD_NUMBER: _ClassVar[int]
+    ALTER_FIELD_NUMBER: _ClassVar[int]
     name: str
     pause: Done
     resume: ResumeMirror
     reset: ResetMirror
     remove: RemoveMirror
-    def __init__(self, name: _Optional[str] = ..., pause: _Optional[_Union[Done, _Mapping]] = ..., resume: _Optional[_Union[ResumeMirror, _Mapping]] = ..., reset: _Optional[_Union[ResetMirror, _Mapping]] = ..., remove: _Optional[_Union[RemoveMirror, _Mapping]] = ...) -> None: ...
+    alter: AlterMirror
+    def __init__(self, name: _Optional[str] = ..., pause: _Optional[_Union[Done, _Mapping]] = ..., resume: _Optional[_Union[ResumeMirror, _Mapping]] = ..., reset: _Optional[_Union[ResetMirror, _Mapping]] = ..., remove: _Optional[_Union[RemoveMirror, _Mapping]] = ..., alter: _Optional[_Union[AlterMirror, _Mapping]] = ...) -> None: ...

@@ -9,7 +9,9 @@ from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 
 from eventlog import blocking
+from eventlog.errors import InvalidArgument, MirrorNotFound
 from tests.kafka.mirrors import ORDER, WAIT_MS, Record, check, read, wait
+from tests.process.nodes import NodeProcess
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(300)]
 
@@ -54,6 +56,32 @@ def test_a_record_that_is_too_large_stands_still_until_the_topic_takes_it(client
     client.mirrors.resume(name)
     wait(client, name)
     check(read(broker, topic), cache.events(), partitions=1)
+
+
+def test_a_mirror_is_altered_where_it_is(client: blocking.Client, node: NodeProcess, broker: str, name: str) -> None:
+    cache = client.create_cache(name)
+    cache.put("k", 1)
+    large = cache.put("k", "x" * 2_000).id
+    after = cache.put("k", 2).id
+    topic = client.mirrors.add(name, kafka=broker, partitions=1, topic_settings={"max.message.bytes": "1500"}).mirror.topic
+    (shard,) = client.mirrors.status(name, wait_ms=WAIT_MS).shards
+    assert f"eventlog mirror alter {name} --on-too-large dead-letter" in shard.why
+    with pytest.raises(InvalidArgument, match="the interval is 0 ms"):
+        client.mirrors.alter(name, interval_ms=0, on_too_large="dead-letter")
+    assert client.mirrors.describe(name).on_too_large == "halt", "nothing is altered by half"
+    node.command("mirror", "alter", name, "--on-too-large", "dead-letter", "--interval", "5ms", "--hold", "2MiB")
+    found = client.mirrors.describe(name)
+    assert (found.on_too_large, found.interval_ms, found.state) == ("dead-letter", 5, "running")
+    assert client.listeners.describe(f"mirror.{name}").hold_bytes == 2 << 20
+    wait(client, name)
+    assert [one.id for one, _ in dead_letters(broker, topic)] == [large, after]
+    client.mirrors.alter(name, on_too_large="halt")
+    cache.put("other", 1)
+    wait(client, name)
+    check(read(broker, topic), [event for event in cache.events() if event.id not in {large, after}], partitions=1)
+    assert client.mirrors.verify(name).is_alike
+    with pytest.raises(MirrorNotFound):
+        client.mirrors.alter(f"{name}-not", interval_ms=5)
 
 
 async def configure(addresses: str, topic: str, settings: dict[str, str]) -> None:

@@ -48,6 +48,16 @@ def test_every_change_is_another_revision():
     assert book.removed("m") == Book()
 
 
+def test_what_is_altered_goes_on_where_it_is():
+    assert books.altered(mirror(), interval_ms=5) == mirror(interval_ms=5)
+    assert books.altered(mirror(), on_too_large="dead-letter") == mirror(on_too_large="dead-letter")
+    for given, why in (({"interval_ms": 0}, "interval"), ({"on_too_large": "skip"}, "use halt, dead-letter")):
+        with pytest.raises(InvalidArgument, match=why):
+            books.altered(mirror(), **given)
+        with pytest.raises(InvalidArgument, match=why):
+            checked(mirror(**given), **FITS)
+
+
 def test_what_is_not_there_is_said_to_be():
     for act in (Book().find, Book().removed, lambda name: Book().changed(name, books.paused)):
         with pytest.raises(MirrorNotFound, match="'m'"):

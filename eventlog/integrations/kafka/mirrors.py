@@ -382,6 +382,8 @@ class Mirrors:
         elif kind == "resume":
             resumed = partial(books.resumed, accepts_diverged=request.resume.accept_diverged)
             book = await self._change(lambda found: found.changed(mirror.name, resumed))
+        elif kind == "alter":
+            book = await self._alter_handling(mirror, request.alter)
         elif kind == "reset":
             to = await self._reset_to(mirror, request.reset)
             has_snapshot = request.reset.WhichOneof("to") == "snapshot"
@@ -398,11 +400,27 @@ class Mirrors:
         left = book.mirrors.get(mirror.name)
         exchange.answer(Message(list_mirrors_answer=pb.ListMirrorsAnswer(mirrors=[told(left)] if left is not None else [])))
 
+    async def _alter_handling(self, mirror: Mirror, request: pb.AlterMirror) -> Book:
+        given: Any = {name: getattr(request, name) for name in ("interval_ms", "on_too_large") if request.HasField(name)}
+        wanted = books.altered(mirror, **given)
+        if wanted.has_letters:
+            kafka = self._open_kafka(mirror.kafka)
+            try:
+                await self._check_topics(kafka, wanted)
+                await kafka.create(wanted.letters_topic, partitions=letters.PARTITIONS, settings=_KEPT_FOR_EVER)
+            except Trouble as trouble:
+                raise KafkaFailed(kafka=mirror.kafka, why=str(trouble)) from trouble
+        if request.HasField("hold_bytes"):
+            held = pb.AlterListener(id=mirror.listener, hold_bytes=request.hold_bytes)
+            async with self._inside.open() as connection:
+                await connection.request(Message(alter_listener=held), timeout_ms=REQUEST_TIMEOUT_MS_DEFAULT)
+        return await self._change(lambda found: found.changed(mirror.name, partial(books.altered, **given)))
+
     async def _delete(self, mirror: Mirror) -> None:
         """Delete a removed mirror's topic once no shard writes into it. Its progress stays: the topic is that of all mirrors."""
         await asyncio.sleep(2 * _FOLLOW_S)  # by then every node has read the book, and ends its shards
         try:
-            for topic in {mirror.topic, mirror.letters_topic} & set(mirror.topics()):
+            for topic in (mirror.topic, mirror.letters_topic):
                 await self._open_kafka(mirror.kafka).delete(topic)
         except Trouble as trouble:
             raise KafkaFailed(kafka=mirror.kafka, why=str(trouble)) from trouble

@@ -385,7 +385,10 @@ class _Copying:
             return parted(events, self._shape, partitions=mirror.partitions, now_ms=now_ms, room=self._room)
         laid = laid_out(events, self._shape, partitions=mirror.partitions, now_ms=now_ms, bytes_max=self._room.bytes_max)
         for row, _, reason in too_large(laid, events, topic_bytes=self._room.topic_bytes):
-            why = f"event {events.ids.item(row)} is {reason}: raise its max.message.bytes, then eventlog mirror resume {mirror.name}"
+            why = (
+                f"event {events.ids.item(row)} is {reason}: raise its max.message.bytes, then eventlog mirror resume {mirror.name}; "
+                f"or eventlog mirror alter {mirror.name} --on-too-large dead-letter"
+            )
             raise Stopped(Outcome(next="stop", state="halted", why=why))
         return Parted(laid.batches, [])
 

@@ -18,7 +18,6 @@ from eventlog.mirror import progress
 from eventlog.mirror.book import Mirror
 from eventlog.mirror.broker import Kafka, TopicRecord
 from eventlog.mirror.comparison import STRETCHES_MAX, Close, Difference, Seen, Sums, differences, differing
-from eventlog.mirror.letters import PARTITIONS
 from eventlog.mirror.shards import segments_of
 from eventlog.read.position import EPOCH_MAX, SegmentPositions
 
@@ -97,8 +96,7 @@ class Verifying:
             of_log(seen.within(bounds.low, bounds.high))
         mirror = self._mirror
         topics = {mirror.topic: mirror.partitions}
-        if mirror.has_letters:
-            topics[mirror.letters_topic] = PARTITIONS  # what is told there is no less written
+        topics |= await self._kafka.partitions([mirror.letters_topic])  # what is told there is no less written
         for topic, partitions in topics.items():
             records = self._kafka.read(topic, partitions)
             async with aclosing(records):

@@ -52,6 +52,10 @@ class Kafka(Protocol):
         """Return how large a batch of records may be that a topic takes."""
         ...
 
+    async def is_new(self, topic: str, partitions: Sequence[int]) -> bool:
+        """Return whether nothing was ever written into some partitions of a topic."""
+        ...
+
     async def create(self, topic: str, *, partitions: int, settings: Mapping[str, str]) -> None:
         """Make a topic; one that is there is left as it is."""
         ...

@@ -25,13 +25,19 @@ Next: TypeAlias = Literal["retry", "yield", "anew", "stop"]
 
 UNKNOWN_TOPIC: Final = 3
 NOT_ALLOWED: Final = 29  # for a topic
+OTHER_TOPIC: Final = 103  # one of the same name that was made since
 _FENCED: Final = (22, 47, 90)
 _BROKEN_SEQUENCE: Final = (45, 46, 48, 49, 59)
 _NO_RIGHT: Final = "Kafka does not allow it ({text}): give the user the right, then eventlog mirror resume"
 _TOO_LARGE: Final = "a record is too large for topic {topic}: raise its max.message.bytes, then eventlog mirror resume"
+MADE_ANEW: Final = (
+    "topic {topic} was deleted and made anew, so what was written into it is gone: to write everything again pause the mirror, "
+    "reset it --to snapshot or earliest, and resume it"
+)
 _REFUSED: Final = "Kafka refuses what is written into topic {topic}: {text}"
 _HALTED: Final = (
-    dict.fromkeys((10, 18), _TOO_LARGE)
+    {OTHER_TOPIC: MADE_ANEW}
+    | dict.fromkeys((10, 18), _TOO_LARGE)
     | dict.fromkeys((NOT_ALLOWED, 31, 53, 58, 65), _NO_RIGHT)
     | dict.fromkeys((32, 35, 42, 44, 87), _REFUSED)
 )

@@ -38,6 +38,10 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     epoch: int
 
 
+class _Beginning(msgspec.Struct, frozen=True):
+    generation: int
+
+
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     """How far the entries of a shard's segments were written. `token` is empty at their beginning."""
 
@@ -75,6 +79,28 @@ def snapshot_of(records: Mapping[bytes, bytes], mirror: Mirror, shard: int, *, c
         return begun
     found = _checked(_decoded(records[key], Snapshot, mirror, key), mirror, cluster=cluster, term=term)
     return found if found.generation == mirror.generation else begun
+
+
+def is_lost(records: Mapping[bytes, bytes], mirror: Mirror, shard: int, *, of: Ints, has_begun: bool) -> bool:
+    """Return whether records are missing that a shard has written: its first transaction with events has one of each of its segments.
+
+    `has_begun` says that there was such a transaction since the mirror's beginning; without it none are missing where there are none.
+    """
+    keys = [snapshot_key(mirror, shard)] if mirror.has_snapshot else []
+    keys += [key_of(mirror, segment) for segment in of.tolist()]
+    there = [_is_of(records.get(key), mirror) for key in keys]
+    if mirror.has_snapshot and not has_begun:
+        return any(there[1:]) and not all(there)
+    return not all(there) and (has_begun or any(there))
+
+
+def _is_of(record: bytes | None, mirror: Mirror) -> bool:
+    if record is None:
+        return False
+    try:
+        return msgspec.json.decode(record, type=_Beginning).generation == mirror.generation
+    except msgspec.MsgspecError:
+        return True  # which is told when it is read
 
 
 def places(

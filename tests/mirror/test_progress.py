@@ -6,7 +6,7 @@ import pytest
 
 from eventlog.errors import CorruptData, MirrorTaken
 from eventlog.mirror import progress
-from eventlog.mirror.progress import StaleTerm
+from eventlog.mirror.progress import Snapshot, StaleTerm
 from eventlog.read.position import OFFSET_UNKNOWN
 from tests.mirror.making import mirror
 
@@ -31,6 +31,37 @@ def test_what_was_written_is_where_it_goes_on_and_the_rest_begins_where_the_mirr
 
 def test_only_what_moved_is_written():
     assert sorted(records()) == [b"m/c/1", b"m/c/9"]
+
+
+LOST = {"of": OF, "shard": 0}
+
+
+def written(*segments, generation=1, has_snapshot=False):
+    one = mirror(generation=generation, has_snapshot=has_snapshot)
+    at = progress.places({}, one, of=OF, cluster="c-1", term=4)
+    rows = [row for row, segment in enumerate(OF.tolist()) if segment in segments]
+    return progress.records_of(one, at, rows, cluster="c-1", term=4)
+
+
+def test_a_record_that_is_missing_among_others_was_lost_and_so_were_all_where_there_have_been_some():
+    for has_begun in (False, True):
+        assert not progress.is_lost(written(1, 5, 9), mirror(), has_begun=has_begun, **LOST)
+        assert progress.is_lost(written(1, 9), mirror(), has_begun=has_begun, **LOST)
+    assert not progress.is_lost({}, mirror(), has_begun=False, **LOST)
+    assert progress.is_lost({}, mirror(), has_begun=True, **LOST)
+    assert not progress.is_lost(written(1, generation=2), mirror(), has_begun=False, **LOST), "that is another beginning's"
+    assert progress.is_lost(written(1, 5, 9, generation=2), mirror(), has_begun=True, **LOST)
+
+
+def test_of_a_snapshot_its_own_record_may_be_there_alone():
+    one = mirror(has_snapshot=True)
+    own = {progress.snapshot_key(one, 0): msgspec.json.encode(Snapshot(cluster="c-1", generation=1, term=4))}
+    segments = written(1, 5, 9, has_snapshot=True)
+    assert not progress.is_lost(own, one, has_begun=False, **LOST)
+    assert not progress.is_lost(own | segments, one, has_begun=True, **LOST)
+    assert progress.is_lost(segments, one, has_begun=True, **LOST)
+    assert progress.is_lost(segments, one, has_begun=False, **LOST)
+    assert progress.is_lost({}, one, has_begun=True, **LOST)
 
 
 def test_a_later_term_is_a_successors():

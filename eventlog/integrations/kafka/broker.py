@@ -21,7 +21,7 @@ from eventlog.integrations.kafka.batches import builders_of
 from eventlog.kafka.records import RecordBatch
 from eventlog.limits import MIRROR_BATCH_BYTES_MAX
 from eventlog.mirror.broker import RECORD_BYTES_MAX_DEFAULT, TopicRecord, Trouble
-from eventlog.mirror.outcomes import UNKNOWN_TOPIC
+from eventlog.mirror.outcomes import OTHER_TOPIC, UNKNOWN_TOPIC
 from eventlog.node.outbound import KafkaConnection, Outbound, secret
 
 logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # whatever it meets is told, once and with what to do, by whoever asked it
@@ -145,6 +145,12 @@ class AioKafka:
             raise Trouble(code, f"topic {topic}: {text or for_code(code).__name__}")
         return next((int(value) for name, value, *_ in entries if name == _RECORD_BYTES_MAX), RECORD_BYTES_MAX_DEFAULT)
 
+    async def is_new(self, topic: str, partitions: Sequence[int]) -> bool:
+        """Return whether nothing was ever written into some partitions of a topic. Raises Trouble."""
+        places = [TopicPartition(topic, number) for number in partitions]
+        async with _told(), self._consumer("read_uncommitted", *places) as consumer:
+            return not any((await consumer.end_offsets(places)).values())
+
     async def create(self, topic: str, *, partitions: int, settings: Mapping[str, str]) -> None:
         """Make a topic with as many replicas as the brokers give by default; one that is there is left as it is.
 
@@ -262,6 +268,7 @@ class AioWriter:
     def __init__(self, producer: AIOKafkaProducer) -> None:
         self._producer = producer
         self.records = 0
+        self._ends: dict[tuple[str, int], int] = {}
 
     @property
     def is_worn(self) -> bool:
@@ -304,7 +311,11 @@ class AioWriter:
                     wait_for(await producer.send_batch(builder, topic, partition=batch.partition))
         for key, value in progress.items():
             wait_for(await producer.send(progress_topic, key=key, value=value, partition=0))
-        await asyncio.gather(*sent)
+        for written in await asyncio.gather(*sent):
+            place = written.topic, written.partition
+            if written.offset < self._ends.get(place, 0):
+                raise Trouble(OTHER_TOPIC, f"partition {written.partition} of {written.topic} begins anew")
+            self._ends[place] = written.offset + 1
 
 
 def _heard(answer: "asyncio.Future[Any]") -> None:

@@ -186,6 +186,16 @@ class Mirrors:
             raise CacheDropped(cache=mirror.cache)
         return shape_of(mirror, cache, cluster=self._node.cluster)
 
+    async def has_begun(self, mirror: Mirror, shard: int) -> bool:
+        """Return whether it was noted that a shard has written events since the mirror's beginning."""
+        found = await self._node.inner.entry(MIRRORS, _begun_key(mirror, shard), deadline_ms=DEADLINE_MS_DEFAULT)
+        return found is not None and found.value == str(mirror.generation).encode()
+
+    async def note_begun(self, mirror: Mirror, shard: int) -> None:
+        """Note that it has; its progress is missing from then on where there is none."""
+        noted = {_begun_key(mirror, shard): str(mirror.generation).encode()}
+        await self._node.inner.write(MIRRORS, _ROUTE, puts=noted, deadline_ms=DEADLINE_MS_DEFAULT)
+
     async def telling(self, mirror: Mirror) -> Shape:
         """Return how a mirror's events are told, under schemas that the registry knows. Raises what `shape` and `registered` do."""
         return await registered(self.shape(mirror), self._node.schemas)
@@ -393,6 +403,8 @@ class Mirrors:
         elif kind == "remove":
             book = await self._change(lambda found: found.removed(mirror.name))
             await self._remove_listener(mirror)
+            noted = [_begun_key(mirror, shard) for shard in range(mirror.shards)]
+            await self._node.inner.write(MIRRORS, _ROUTE, puts={}, removes=noted, deadline_ms=DEADLINE_MS_DEFAULT)
             if request.remove.delete_topics:
                 await self._delete(mirror)
         else:
@@ -522,6 +534,10 @@ class Mirrors:
             aborts=report.aborts,
             dead_letters=report.dead_letters,
         )
+
+
+def _begun_key(mirror: Mirror, shard: int) -> bytes:
+    return _ROUTE + f"\0begun/{mirror.name}/{shard}".encode()
 
 
 def _is_behind(mirror: Mirror, shard: pb.MirrorShard) -> bool:

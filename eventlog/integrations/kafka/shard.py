@@ -34,7 +34,7 @@ from eventlog.mirror import progress
 from eventlog.mirror.book import Mirror
 from eventlog.mirror.broker import Kafka, TransactionWriter, Trouble
 from eventlog.mirror.letters import Parted, Room, parted, too_large
-from eventlog.mirror.outcomes import NOT_ALLOWED, Outcome, ShardState, give_way, outcome_of, outcome_of_error
+from eventlog.mirror.outcomes import MADE_ANEW, NOT_ALLOWED, Outcome, ShardState, give_way, outcome_of, outcome_of_error
 from eventlog.mirror.progress import Snapshot, StaleTerm
 from eventlog.mirror.report import Report
 from eventlog.mirror.shards import segments_of, transactional_id
@@ -77,6 +77,14 @@ class ShardGround(Protocol):
 
     def wall_ms(self) -> int:
         """Return the time, in milliseconds since 1970."""
+        ...
+
+    async def has_begun(self, mirror: Mirror, shard: int) -> bool:
+        """Return whether it was noted that a shard has written events since the mirror's beginning."""
+        ...
+
+    async def note_begun(self, mirror: Mirror, shard: int) -> None:
+        """Note that it has."""
         ...
 
     async def telling(self, mirror: Mirror) -> Shape:
@@ -144,10 +152,30 @@ class Shard:
             snapshot = progress.snapshot_of(records, mirror, self.report.shard, cluster=cluster, term=term)
             async with self._inside.open() as connection:
                 source = Source(connection, mirror, cluster=cluster, segments=ground.segments)
-                copying = _Copying(self, writer, source, shape=shape, room=room)
+                has_begun = await self._check_progress(kafka, records, own, source)
+                copying = _Copying(self, writer, source, shape=shape, room=room, has_begun=has_begun)
                 done = await copying.snapshot(snapshot, own) if mirror.has_snapshot else None
                 begin = done.at if done is not None and isinstance(done.at, SegmentPositions) else None
                 return await copying.run(progress.places(records, mirror, of=own, begin=begin, cluster=cluster, term=term))
+
+    async def _check_progress(self, kafka: Kafka, records: dict[bytes, bytes], own: Ints, source: Source) -> bool:
+        """Return whether the shard has written events since the mirror's beginning.
+
+        Raises:
+            Stopped: it has, and topics do not show it any more.
+        """
+        mirror, shard = self._mirror, self.report.shard
+        has_begun = await self._ground.has_begun(mirror, shard)
+        if has_begun and await kafka.is_new(mirror.topic, sorted(set((own % mirror.partitions).tolist()))):
+            raise Stopped(Outcome(next="stop", state="halted", why=MADE_ANEW.format(topic=mirror.topic)))
+        if progress.is_lost(records, mirror, shard, of=own, has_begun=has_begun):
+            upto = max(await source.acknowledged(), mirror.from_id)
+            why = (
+                f"topic {mirror.progress_topic} has lost how far mirror {mirror.name} is, which is at least at id {upto}: pause it, "
+                f"eventlog mirror reset {mirror.name} --to {upto}, and resume it; what it wrote behind that comes again"
+            )
+            raise Stopped(Outcome(next="stop", state="halted", why=why))
+        return has_begun
 
     async def _record_bytes_max(self, kafka: Kafka) -> int:
         try:
@@ -192,6 +220,10 @@ class Shard:
         """The id of the cluster."""
         return self._ground.cluster
 
+    async def begun(self) -> None:
+        """Note that there are events of the shard in Kafka."""
+        await self._ground.note_begun(self._mirror, self.report.shard)
+
     def wall_ms(self) -> int:
         """Return the time, in milliseconds since 1970."""
         return self._ground.wall_ms()
@@ -235,12 +267,13 @@ class _Taken:
 class _Copying:
     """Reads ahead while a transaction is written, at most one transaction more."""
 
-    def __init__(self, shard: Shard, writer: TransactionWriter, source: Source, *, shape: Shape, room: Room) -> None:
+    def __init__(self, shard: Shard, writer: TransactionWriter, source: Source, *, shape: Shape, room: Room, has_begun: bool) -> None:
         self._shard = shard
         self._writer = writer
         self._source = source
         self._shape = shape
         self._room = room
+        self._has_begun = has_begun
         self._next = _Taken()
         self._has_some = asyncio.Event()
         self._has_room = asyncio.Event()
@@ -339,8 +372,11 @@ class _Copying:
         upto = taken.answers[-1].upto
         if taken.events:
             made, behind, rows = await self._apart(taken, partial(self._laid_out, taken, at))
-            await self._commit(made, self._records(behind, rows))
+            await self._commit(made, self._records(behind, rows if self._has_begun else range(len(behind.of))))
             self._shard.written(taken.events, made)
+            if made.batches and not self._has_begun:
+                await self._shard.begun()
+                self._has_begun = True
             at = behind
         return await self._stand(at, upto)
 

@@ -12,18 +12,18 @@ from eventlog.batch.columns import columns_of_joined, columns_of_values, join_ev
 from eventlog.batch.entries import read_state_part
 from eventlog.batch.join import Joined, pack
 from eventlog.batch.layout import RUN
-from eventlog.errors import CorruptData, Stopping
+from eventlog.errors import CorruptData, ListenerNotFound, Stopping
 from eventlog.ids import ID_MAX
 from eventlog.kafka.envelope import rows_without_before
 from eventlog.kafka.shape import Shape
-from eventlog.limits import MIB, PROCESS_BYTES_IN_FLIGHT_MAX
+from eventlog.limits import MIB, PROCESS_BYTES_IN_FLIGHT_MAX, REQUEST_TIMEOUT_MS_DEFAULT
 from eventlog.mirror.book import Mirror
 from eventlog.read import token
 from eventlog.read.position import OFFSET_UNKNOWN, Position, SegmentPositions
 from eventlog.transport.connection import Connection, Dispatch
 from eventlog.transport.greeting import ConnectOptions
 from eventlog.transport.inside import connect_inside
-from eventlog.wire.eventlog_pb2 import Filter, Message, Part, Poll, PollAnswer, Watch
+from eventlog.wire.eventlog_pb2 import Filter, ListListeners, Message, Part, Poll, PollAnswer, Watch
 from eventlog.wire.flow import ProcessBudget
 from eventlog.wire.session import SessionOptions
 
@@ -152,6 +152,15 @@ class Source:
         poll.max_events = 1
         reply = await self._connection.request(Message(poll=poll), timeout_ms=0)
         return taken_apart(reply.message.poll_answer, reply.body)
+
+    async def acknowledged(self) -> int:
+        """Return the id up to which everything was acknowledged, 0 where nothing is held for the mirror any more."""
+        asked = Message(list_listeners=ListListeners(id=self._mirror.listener))
+        try:
+            reply = await self._connection.request(asked, timeout_ms=REQUEST_TIMEOUT_MS_DEFAULT)
+        except ListenerNotFound:
+            return 0
+        return int(reply.message.list_listeners_answer.listeners[0].position_id)
 
     async def acknowledge(self, at: SegmentPositions) -> None:
         """Let retention have what lies before a place, as far as the mirror's listener held it.

@@ -1,0 +1,138 @@
+"""What somebody does to a mirror's topics behind its back: each has a state and a sentence, and nothing is repeated or left out unsaid."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic, RecordsToDelete
+from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
+from aiokafka.structs import TopicPartition
+
+from eventlog import blocking
+from eventlog.client.mirrors import ShardInfo
+from tests.kafka.mirrors import WAIT_MS, check, read, wait
+
+pytestmark = [pytest.mark.process, pytest.mark.timeout(300)]
+Deed = Callable[[AIOKafkaAdminClient], Awaitable[object]]
+
+
+@asynccontextmanager
+async def admin(addresses: str) -> AsyncIterator[AIOKafkaAdminClient]:
+    client = AIOKafkaAdminClient(bootstrap_servers=addresses)
+    await client.start()
+    try:
+        yield client
+    finally:
+        await client.close()
+
+
+def do(addresses: str, *deeds: Deed) -> None:
+    async def done() -> None:
+        async with admin(addresses) as client:
+            for deed in deeds:
+                await deed(client)
+
+    asyncio.run(done())
+
+
+def deleted(topic: str) -> Deed:
+    return lambda client: client.delete_topics([topic])
+
+
+def made(topic: str, partitions: int) -> Deed:
+    async def make(client: AIOKafkaAdminClient) -> None:
+        while (await client.create_topics([NewTopic(topic, partitions, 1)])).topic_errors[0][1]:  # noqa: ASYNC110 -- nothing but asking tells
+            await asyncio.sleep(0.1)  # the old one is not gone yet
+
+    return make
+
+
+def widened(topic: str, partitions: int) -> Deed:
+    return lambda client: client.create_partitions({topic: NewPartitions(partitions)})
+
+
+def emptied(topic: str) -> Deed:
+    """Delete all records of a compacted topic of one partition; Kafka refuses that of one that is only compacted."""
+
+    async def empty(client: AIOKafkaAdminClient) -> None:
+        also = ConfigResource(ConfigResourceType.TOPIC, topic, configs={"cleanup.policy": "compact,delete"})
+        await client.alter_configs([also])
+        await client.delete_records({TopicPartition(topic, 0): RecordsToDelete(before_offset=-1)})
+
+    return empty
+
+
+def halted(client: blocking.Client, name: str) -> ShardInfo:
+    """Return a shard that stands still, which it does when somebody has to do something."""
+    found = next(one for one in client.mirrors.status(name, wait_ms=WAIT_MS).shards if one.why)
+    assert found.state == "halted", found
+    return found
+
+
+@pytest.mark.parametrize("is_running", [True, False])
+def test_a_topic_that_was_deleted(client: blocking.Client, broker: str, name: str, is_running: bool) -> None:
+    cache = client.create_cache(name)
+    topic = client.mirrors.add(name, kafka=broker, partitions=2).mirror.topic
+    cache.put_many([(f"k{number}", number) for number in range(20)])
+    wait(client, name)
+    if not is_running:
+        client.mirrors.pause(name)
+    do(broker, deleted(topic))
+    cache.put_many([(f"k{number}", number) for number in range(20)])
+    client.mirrors.resume(name)
+    assert f"topic {topic} " in halted(client, name).why  # or it has 1 partition: brokers make one for whoever asks
+
+
+@pytest.mark.parametrize("is_running", [True, False])
+def test_a_topic_that_was_deleted_and_made_anew(client: blocking.Client, broker: str, name: str, is_running: bool) -> None:
+    cache = client.create_cache(name)
+    topic = client.mirrors.add(name, kafka=broker, partitions=1).mirror.topic
+    cache.put("k", 1)
+    wait(client, name)
+    if not is_running:
+        client.mirrors.pause(name)
+    do(broker, deleted(topic), made(topic, 1))
+    cache.put("k", 2)
+    if not is_running:
+        client.mirrors.resume(name)
+    assert f"topic {topic} was deleted and made anew" in halted(client, name).why
+    client.mirrors.pause(name)
+    client.mirrors.reset(name, to="earliest")
+    client.mirrors.resume(name)
+    wait(client, name)
+    check(read(broker, topic), cache.events(), partitions=1)
+
+
+def test_a_topic_that_has_other_partitions_now(client: blocking.Client, broker: str, name: str) -> None:
+    cache = client.create_cache(name)
+    topic = client.mirrors.add(name, kafka=broker, partitions=2).mirror.topic
+    wait(client, name)
+    client.mirrors.pause(name)
+    do(broker, widened(topic, 4))
+    cache.put("k", 1)
+    client.mirrors.resume(name)
+    assert f"topic {topic} has 4 partitions, and not the 2 that it had" in halted(client, name).why
+
+
+def test_progress_that_was_deleted_is_asked_for_and_nothing_comes_again(client: blocking.Client, broker: str, name: str) -> None:
+    cache = client.create_cache(name)
+    added = client.mirrors.add(name, kafka=broker, partitions=1, prefix=name).mirror
+    cache.put_many([(f"k{number}", number) for number in range(50)])
+    wait(client, name)
+    while client.listeners.describe(f"mirror.{name}").position_id < max(event.id for event in cache.events()):
+        cache.put("k", 1)  # a hold is moved with a commit, once a second at the most
+        wait(client, name)
+    client.mirrors.pause(name)
+    do(broker, emptied(added.progress_topic))
+    cache.put("after", 1)
+    client.mirrors.resume(name)
+    why = halted(client, name).why
+    assert f"topic {added.progress_topic} has lost how far mirror {name} is" in why
+    upto = int(why.split("at least at id ")[1].split(":")[0])
+    assert f"eventlog mirror reset {name} --to {upto}" in why
+    client.mirrors.pause(name)
+    client.mirrors.reset(name, to=upto)
+    client.mirrors.resume(name)
+    wait(client, name)
+    check(read(broker, added.topic), cache.events(), partitions=1)

@@ -1,0 +1,302 @@
+"""A cluster of Kafka that only plays it, behind the mirror's own port: what its brokers decide, without them.
+
+Offsets, producer epochs and fencing, transactions with their markers, the last stable offset, transactions that are given up after their
+timeout, and the last record of each key. What is sent is taken apart again, so bytes of a batch are judged as well. Where a broker would
+take its time, or an answer would be lost, `Faults` decide. `tests/kafka/test_contract.py` runs the same suite over this and over brokers.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+from eventlog.kafka.records import RecordBatch
+from eventlog.mirror.broker import RECORD_BYTES_MAX_DEFAULT, TopicRecord, Trouble
+from eventlog.mirror.outcomes import UNKNOWN_TOPIC
+
+FENCED: Final = 90
+TOO_LARGE: Final = 10
+_RECORD_BYTES_MAX: Final = "max.message.bytes"
+_TRANSACTION_S: Final = 60.0
+_LOOK_AGAIN_S: Final = 0.05
+_READ_MAX: Final = 100
+
+
+class Faults(Protocol):
+    """What happens on the way to a broker."""
+
+    async def at(self, step: str, /) -> None:
+        """Take as long as it takes; raise Trouble where the connection is lost. Steps: `asked` and `done` around each thing asked."""
+        ...
+
+
+class NoFaults:
+    """Everything is answered at once."""
+
+    async def at(self, _step: str) -> None:
+        """Let others run."""
+        await asyncio.sleep(0)
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Transaction:
+    """What a producer wrote between two decisions. `began_at` is in seconds of the loop."""
+
+    began_at: float
+    outcome: str = "open"  # open, committed, aborted
+    places: set[tuple[str, int]] = field(default_factory=set)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Stored:
+    """A record, or the marker of a transaction's end, which has no key and no headers."""
+
+    transaction: Transaction
+    key: bytes | None = None
+    value: bytes | None = None
+    headers: Mapping[str, bytes] = field(default_factory=dict)
+    is_marker: bool = False
+
+
+@dataclass(slots=True, kw_only=True)
+class _Producer:
+    epoch: int = -1
+    transaction: Transaction | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class _Topic:
+    partitions: list[list[Stored]]
+    record_bytes_max: int
+
+
+class FakeBrokers:
+    """What the brokers of a cluster have; each client of it is a `FakeKafka`."""
+
+    def __init__(self) -> None:
+        self.topics: dict[str, _Topic] = {}
+        self._producers: dict[str, _Producer] = {}
+
+    def log(self, topic: str, partition: int) -> list[Stored]:
+        """Return a partition. Raises Trouble: there is none."""
+        found = self.topics.get(topic)
+        if found is None or partition >= len(found.partitions):
+            raise Trouble(UNKNOWN_TOPIC, f"there is no partition {partition} of {topic}")
+        return found.partitions[partition]
+
+    def stable(self, topic: str, partition: int) -> int:
+        """Return the last stable offset: that of the first record whose transaction is open. Those that are too old are given up."""
+        self._expire()
+        log = self.log(topic, partition)
+        return next((offset for offset, one in enumerate(log) if one.transaction.outcome == "open"), len(log))
+
+    def committed(self, topic: str, partition: int) -> list[Stored]:
+        """Return what readers of committed records see."""
+        log = self.log(topic, partition)[: self.stable(topic, partition)]
+        return [one for one in log if one.transaction.outcome == "committed" and not one.is_marker]
+
+    def _expire(self) -> None:
+        now = asyncio.get_running_loop().time()
+        for producer in self._producers.values():
+            open_ = producer.transaction
+            if open_ is not None and now - open_.began_at > _TRANSACTION_S:
+                producer.epoch += 1  # so that who wrote it cannot commit it any more
+                self._end(producer, "aborted")
+
+    # ------------------------------------------------------------ producers
+
+    def init_producer(self, transactional_id: str) -> int:
+        """Return the epoch of a new producer; what an earlier one of the id left open is given up."""
+        producer = self._producers.setdefault(transactional_id, _Producer())
+        producer.epoch += 1
+        self._end(producer, "aborted")
+        return producer.epoch
+
+    def begin(self, transactional_id: str, epoch: int) -> None:
+        """Begin a transaction. Raises Trouble: a later producer of the id is there."""
+        producer = self._current(transactional_id, epoch)
+        assert producer.transaction is None, "a producer has one transaction at a time"
+        producer.transaction = Transaction(began_at=asyncio.get_running_loop().time())
+
+    def append(self, transactional_id: str, epoch: int, batch: RecordBatch, *, topic: str) -> None:
+        """Append a batch to its partition. Raises Trouble: fenced, no such partition, or too large."""
+        transaction = self._writing(transactional_id, epoch, topic, batch.partition)
+        if batch.nbytes > self.topics[topic].record_bytes_max:
+            raise Trouble(TOO_LARGE, f"{batch.nbytes} bytes")
+        self.log(topic, batch.partition).extend(
+            Stored(transaction=transaction, key=key, value=value, headers=headers) for key, value, headers in records_of(batch)
+        )
+
+    def put(self, transactional_id: str, epoch: int, topic: str, record: tuple[bytes, bytes]) -> None:
+        """Append a key and a value to a topic of one partition. Raises Trouble, likewise."""
+        transaction = self._writing(transactional_id, epoch, topic, 0)
+        self.log(topic, 0).append(Stored(transaction=transaction, key=record[0], value=record[1]))
+
+    def end(self, transactional_id: str, epoch: int, outcome: str) -> None:
+        """Commit or abort. Raises Trouble: fenced."""
+        self._end(self._current(transactional_id, epoch), outcome)
+
+    def _end(self, producer: _Producer, outcome: str) -> None:
+        transaction, producer.transaction = producer.transaction, None
+        if transaction is None:
+            return
+        transaction.outcome = outcome
+        for topic, partition in sorted(transaction.places):
+            if topic in self.topics:
+                self.log(topic, partition).append(Stored(transaction=transaction, is_marker=True))
+
+    def _current(self, transactional_id: str, epoch: int) -> _Producer:
+        self._expire()
+        producer = self._producers[transactional_id]
+        if producer.epoch != epoch:
+            raise Trouble(FENCED, f"epoch {epoch} of {transactional_id}, which is at {producer.epoch}")
+        return producer
+
+    def _writing(self, transactional_id: str, epoch: int, topic: str, partition: int) -> Transaction:
+        transaction = self._current(transactional_id, epoch).transaction
+        assert transaction is not None, "it was begun"
+        self.log(topic, partition)
+        transaction.places.add((topic, partition))
+        return transaction
+
+
+class FakeKafka:
+    """One client of a cluster."""
+
+    def __init__(self, brokers: FakeBrokers, faults: Faults | None = None) -> None:
+        self._brokers = brokers
+        self._faults: Faults = faults or NoFaults()
+
+    @asynccontextmanager
+    async def _asked(self) -> AsyncIterator[FakeBrokers]:
+        await self._faults.at("asked")
+        yield self._brokers
+        await self._faults.at("done")
+
+    async def partitions(self, topics: Sequence[str]) -> dict[str, int]:
+        """Return how many partitions each topic has."""
+        async with self._asked() as brokers:
+            return {topic: len(brokers.topics[topic].partitions) for topic in topics if topic in brokers.topics}
+
+    async def record_bytes_max(self, topic: str) -> int:
+        """Return how large a batch may be."""
+        async with self._asked() as brokers:
+            brokers.log(topic, 0)
+            return brokers.topics[topic].record_bytes_max
+
+    async def is_new(self, topic: str, partitions: Sequence[int]) -> bool:
+        """Return whether nothing was ever written into some partitions."""
+        async with self._asked() as brokers:
+            return not any(brokers.log(topic, partition) for partition in partitions)
+
+    async def create(self, topic: str, *, partitions: int, settings: Mapping[str, str]) -> None:
+        """Make a topic."""
+        async with self._asked() as brokers:
+            bytes_max = int(settings.get(_RECORD_BYTES_MAX, RECORD_BYTES_MAX_DEFAULT))
+            brokers.topics.setdefault(topic, _Topic(partitions=[[] for _ in range(partitions)], record_bytes_max=bytes_max))
+
+    async def delete(self, topic: str) -> None:
+        """Delete a topic."""
+        async with self._asked() as brokers:
+            brokers.topics.pop(topic, None)
+
+    async def records(self, topic: str) -> dict[bytes, bytes]:
+        """Return the last committed record of each key, up to the end as it is now, open transactions included."""
+        async with self._asked() as brokers:
+            end = len(brokers.log(topic, 0))
+            while brokers.stable(topic, 0) < end:  # noqa: ASYNC110 -- what it waits for are brokers that are only played
+                await asyncio.sleep(_LOOK_AGAIN_S)
+            found: dict[bytes, bytes] = {}
+            for one in brokers.committed(topic, 0):
+                assert one.key is not None
+                if one.value is None:
+                    found.pop(one.key, None)
+                else:
+                    found[one.key] = one.value
+            return found
+
+    async def read(self, topic: str, partitions: int) -> AsyncGenerator[list[TopicRecord], None]:
+        """Yield the committed records of all partitions."""
+        async with self._asked() as brokers:
+            found = [one for partition in range(partitions) for one in brokers.committed(topic, partition)]
+        for at in range(0, len(found), _READ_MAX):
+            yield [TopicRecord(headers=one.headers, is_null=one.value is None) for one in found[at : at + _READ_MAX]]
+
+    @asynccontextmanager
+    async def writer(self, transactional_id: str) -> AsyncIterator["FakeWriter"]:
+        """A producer that has fenced all earlier ones of its id."""
+        async with self._asked() as brokers:
+            epoch = brokers.init_producer(transactional_id)
+        yield FakeWriter(self._brokers, self._faults, (transactional_id, epoch))
+
+
+class FakeWriter:
+    """A producer. What it has open when its process ends stays open."""
+
+    is_worn: bool = False
+
+    def __init__(self, brokers: FakeBrokers, faults: Faults, who: tuple[str, int]) -> None:
+        self._brokers = brokers
+        self._faults = faults
+        self._who = who
+
+    async def write(self, batches: Mapping[str, Sequence[RecordBatch]], *, progress_topic: str, progress: Mapping[bytes, bytes]) -> None:
+        """Write batches and progress, all or nothing. Raises Trouble: it was not, or nobody knows."""
+        brokers, at = self._brokers, self._faults.at
+        await at("asked")
+        brokers.begin(*self._who)
+        for topic, some in batches.items():
+            for batch in some:
+                await at("data")
+                brokers.append(*self._who, batch, topic=topic)
+        for record in progress.items():
+            await at("progress")
+            brokers.put(*self._who, progress_topic, record)
+        await at("commit")
+        brokers.end(*self._who, "committed")
+        await at("done")
+
+
+# ---------------------------------------------------------------- batches taken apart
+
+
+def records_of(batch: RecordBatch) -> list[tuple[bytes | None, bytes | None, dict[str, bytes]]]:
+    """Return key, value and headers of each record of a batch, as its bytes say (Kafka protocol, "Record")."""
+    cursor = _Cursor(memoryview(batch.records))
+    found: list[tuple[bytes | None, bytes | None, dict[str, bytes]]] = []
+    for number in range(batch.count):
+        end = cursor.varint() + cursor.at
+        assert cursor.take(1) == b"\0", "a record has no attributes"
+        cursor.varint()  # since the first one's time
+        assert cursor.varint() == number, "offsets rise one by one"
+        key, value = cursor.text(), cursor.text()
+        headers = {(cursor.text() or b"").decode(): cursor.text() or b"" for _ in range(cursor.varint())}
+        assert cursor.at == end, "a record is as long as it says"
+        found.append((key, value, headers))
+    assert cursor.at == len(batch.records), "there is nothing behind the last record"
+    return found
+
+
+class _Cursor:
+    def __init__(self, data: memoryview) -> None:
+        self._data = data
+        self.at = 0
+
+    def take(self, size: int) -> bytes:
+        self.at += size
+        return bytes(self._data[self.at - size : self.at])
+
+    def varint(self) -> int:
+        number = shift = 0
+        while True:
+            byte = self._data[self.at]
+            self.at += 1
+            number |= (byte & 0x7F) << shift
+            shift += 7
+            if byte < 0x80:
+                return (number >> 1) ^ -(number & 1)
+
+    def text(self) -> bytes | None:
+        size = self.varint()
+        return None if size < 0 else self.take(size)

@@ -289,6 +289,7 @@ def _recover(store: Store, book: CacheBook, *, acknowledged: int) -> tuple[Cache
         if (own := found.caches.get(cache.cache_id)) is not None:
             cache.next_offsets[:] = own.next_offsets
             cache.trimmed_ids[:], cache.trimmed_offsets[:] = own.trimmed_ids, own.trimmed_offsets
+            cache.removed_ids[:] = own.trimmed_ids
         load_counts(store, cache, marks=found.marks)
     for cache_id in sorted({*found.caches, *counted_caches(store)} - {cache.cache_id for cache in caches} - {MARKER_CACHE}):
         log.info("dropping_unknown cache=%d", cache_id)

@@ -40,7 +40,8 @@ class CacheState:
     """One cache. Arrays are indexed by segment.
 
     Invariants: offsets `[trimmed_offsets + 1, next_offsets)` are kept; `live` counts entries of the current state; `keys` is None
-    while it is being built or too large, then existence is read from the store.
+    while it is being built or too large, then existence is read from the store. `trimmed_ids` is what retention removed at a primary, as
+    far as this node has heard, `removed_ids` what it removed from the copy that this node has: never more.
     """
 
     cache_id: int
@@ -51,6 +52,7 @@ class CacheState:
     next_offsets: Ints
     trimmed_ids: Ints
     trimmed_offsets: Ints
+    removed_ids: Ints
     live: Ints
     may_expire: bool = False
     keys: KeyTable | None = None
@@ -91,7 +93,7 @@ class CacheState:
     def forget(self, segments: Sequence[int]) -> None:
         """Forget what was stored in `segments`: it is being deleted."""
         at = np.array(segments, np.int64)
-        self.next_offsets[at] = self.trimmed_ids[at] = self.live[at] = 0
+        self.next_offsets[at] = self.trimmed_ids[at] = self.removed_ids[at] = self.live[at] = 0
         self.trimmed_offsets[at] = -1
         self.producers.forget(at)
 
@@ -124,6 +126,7 @@ def new_cache(*, cache_id: int, name: str, options: CacheOptions, from_id: int, 
         next_offsets=np.zeros(segments, np.int64),
         trimmed_ids=np.zeros(segments, np.int64),
         trimmed_offsets=np.full(segments, -1, np.int64),
+        removed_ids=np.zeros(segments, np.int64),
         live=np.zeros(segments, np.int64),
         keys=KeyTable() if options.state else None,
         may_expire=options.lifespan_ms > 0,

@@ -347,6 +347,7 @@ class Copies:
             if cache is not None:
                 cache.next_offsets[segment], cache.live[segment] = found.next_offset, found.live
                 cache.trimmed_ids[segment], cache.trimmed_offsets[segment] = found.trimmed_id, found.trimmed_offset
+                cache.removed_ids[segment] = found.trimmed_id
                 cache.may_expire = cache.may_expire or found.may_expire
                 cache.producers.load((segment, number, data) for number, data in found.producers)
                 puts += [(producer_key(segment, cache.cache_id, number), data) for number, data in found.producers]

@@ -295,7 +295,7 @@ class Retention:
             return Message(run_retention_answer=pb.RunRetentionAnswer())
         ends, marks = node.replicas.core.ends, self._marks
         ready = [segment for segment in led.segments if marks[segment] >= min(cut.id, int(ends[segment]))]
-        find = partial(trims_to, node.store, cache.cache_id, ready, cut=cut.id, trimmed_ids=cache.trimmed_ids.copy())
+        find = partial(trims_to, node.store, cache.cache_id, ready, cut=cut.id, trimmed_ids=cache.removed_ids.copy())
         trims = await aside(find)
         answer = _describe(cache, trims, await aside(partial(_first_ids, node.store, trims)))
         if trims and not cut.dry_run:
@@ -307,12 +307,13 @@ class Retention:
         """Carry trims out, at the primary of their segments or at a backup."""
         node = self._node
         async with self._trimming:
-            trims = [trim for trim in trims if trim.last_id > cache.trimmed_ids[trim.segment]]
+            trims = [trim for trim in trims if trim.last_id > cache.removed_ids[trim.segment]]
             if cache.dropped or not trims:
                 return
             events_before = cache.events_kept
             for trim in trims:
-                cache.trimmed_ids[trim.segment] = trim.last_id
+                cache.removed_ids[trim.segment] = trim.last_id
+                cache.trimmed_ids[trim.segment] = max(cache.trimmed_ids[trim.segment], trim.last_id)
                 cache.trimmed_offsets[trim.segment] = max(cache.trimmed_offsets[trim.segment], trim.offset)
             segments = np.array([trim.segment for trim in trims], np.int64)
             node.replicas.core.trimmed(segments, cache.trimmed_ids[segments])  # who needs what goes gets a copy of the segment

@@ -144,7 +144,7 @@ class TrimmedCopies:
             by_cache: dict[int, list[Trim]] = {}
             for (cache_id, segment), (id_, offset) in list(self._pending.items()):
                 cache = self._node.caches.get(cache_id)
-                if cache is None or cache.trimmed_ids[segment] >= id_ or not self._node.core.holds[segment]:
+                if cache is None or cache.removed_ids[segment] >= id_ or not self._node.core.holds[segment]:
                     del self._pending[cache_id, segment]
                 elif id_ <= marks[segment]:
                     del self._pending[cache_id, segment]

@@ -171,7 +171,7 @@ class Fetching:
         assert self._members is not None, "somebody was chosen"
         reply = await self._members.send(number, Message(fetch=request), timeout_ms=2 * CLOSE_UP_MS_MAX)
         answer = reply.message.fetch_answer
-        is_trimmed = _note_trimmed(pull.cache, answer)
+        is_trimmed = note_trimmed(pull.cache, answer)
         upto = min(answer.upto, top)
         if pull.matches is not None:
             joined, changes = read_matched(reply.body, runs=answer.runs, has_changes=answer.changes)
@@ -294,7 +294,7 @@ def _pairs(values: Any, cache_id: int) -> list[Pair]:
     return [(log_key(segment, cache_id, read_head(data, where=where).base), bytes(data)) for segment, data in values]
 
 
-def _note_trimmed(cache: CacheState, answer: FetchAnswer) -> bool:
+def note_trimmed(cache: CacheState, answer: FetchAnswer) -> bool:
     """Take over what retention removed at the other node; return whether that was news here."""
     news = False
     for segment, id_, offset in zip(answer.trimmed, answer.trimmed_ids, answer.trimmed_offsets, strict=True):

@@ -5,8 +5,11 @@ import asyncio
 import numpy as np
 
 from eventlog.node.copying.trimmed_copies import TrimmedCopies
+from eventlog.node.reading.fetch import note_trimmed
+from eventlog.segment.keys import log_range
 from eventlog.segment.trimming import Trim
-from tests.node.nodes import cache_of, with_node
+from eventlog.wire.eventlog_pb2 import FetchAnswer
+from tests.node.nodes import cache_of, submit, with_node
 
 
 def test_a_copy_is_trimmed_only_when_its_state_on_disk_has_passed_that_place(tmp_path):
@@ -37,5 +40,21 @@ def test_a_copy_is_trimmed_only_when_its_state_on_disk_has_passed_that_place(tmp
         assert removed == [Trim(3, cache.cache_id, 1000, 7)]
         await work()
         assert len(removed) == 1
+
+    with_node(tmp_path, act)
+
+
+def test_a_copy_is_trimmed_also_where_a_reader_has_heard_of_it_before(tmp_path):
+    """A read that asks the primary tells this node what is gone there; its own copy has it all the same."""
+
+    async def act(node):
+        cache = await cache_of(node)
+        (id_,) = (await submit(node, cache, [(b"k", b"v")])).ids.tolist()
+        (segment,) = np.flatnonzero(cache.next_offsets)
+        heard = FetchAnswer(trimmed=[segment], trimmed_ids=[id_], trimmed_offsets=[0])
+        assert note_trimmed(cache, heard)
+        await node.retention.remove(cache, [Trim(int(segment), cache.cache_id, id_, 0)])
+        assert node.store.read_log(*log_range(int(segment), cache.cache_id, after=0, upto=id_), bytes_max=1 << 20) == []
+        assert (cache.removed_ids[segment], cache.trimmed_ids[segment], cache.events_kept) == (id_, id_, 0)
 
     with_node(tmp_path, act)

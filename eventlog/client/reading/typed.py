@@ -61,16 +61,16 @@ def inferred(values: Sequence[bytes]) -> pa.DataType:
 
 
 class TypedJson:
-    """How JSON is read as a column of one type."""
+    """How JSON is read as a column of one type. It `passes_over` fields that the type does not have, or refuses them."""
 
-    def __init__(self, kind: pa.DataType) -> None:
+    def __init__(self, kind: pa.DataType, *, passes_over: bool = False) -> None:
         """Take a type.
 
         Raises:
             InvalidArgument: it has something in it that JSON is not read as; it is named with its place.
         """
         self.type = kind
-        read: Any = _read_as(kind, "value") | None
+        read: Any = _Reads(passes_over=passes_over).type(kind, "value") | None
         self._one = msgspec.json.Decoder(read).decode
         self._all = msgspec.json.Decoder(list[read]).decode
 
@@ -81,12 +81,16 @@ class TypedJson:
             Unfit: one is not of the type; the first of them is told.
         """
         try:
-            rows = self._all(b"[" + b",".join([b"null" if value is None else value for value in values]) + b"]")
-            return _array(self.type, rows, "value")
+            return self.read(values)
         except (msgspec.MsgspecError, Unfit):
             for row, value in enumerate(values):
                 self._check(row, value)
             raise
+
+    def read(self, values: Sequence[bytes | None]) -> Any:
+        """Return the same. Raises Unfit or `msgspec.MsgspecError` without saying which of them is not of the type."""
+        rows = self._all(b"[" + b",".join([b"null" if value is None else value for value in values]) + b"]")
+        return _array(self.type, rows, "value")
 
     def _check(self, row: int, value: bytes | None) -> None:
         try:
@@ -101,35 +105,40 @@ class TypedJson:
 # ---------------------------------------------------------------- what JSON is read as
 
 
-def _read_as(kind: pa.DataType, place: str) -> Any:
-    """Return what msgspec reads an item as."""
-    types = pa.types
-    if kind in _SIMPLE:
-        return _SIMPLE[kind]
-    if types.is_struct(kind):
-        return _struct(kind, place)
-    if types.is_list(kind):
-        return list[_read_as(kind.value_type, f"{place}[]") | None]  # type: ignore[misc]  # made of the caller's type
-    if types.is_map(kind) and kind.key_type == pa.string():
-        return dict[str, _read_as(kind.item_type, f"{place}.*") | None]  # type: ignore[misc]  # as above
-    for matches, read in _FAMILIES:
-        if matches(kind):
-            return read
-    if types.is_timestamp(kind):
-        return Annotated[datetime, Meta(tz=kind.tz is not None)]
-    raise InvalidArgument(why=f"value_schema has {kind} at {place}, which JSON is not read as: use plain types ({_PLAIN})")
+class _Reads:
+    """What msgspec reads an item as."""
 
+    def __init__(self, *, passes_over: bool) -> None:
+        self._passes_over = passes_over
 
-def _struct(kind: pa.StructType, place: str) -> Any:
-    """Return a class whose attributes f0, f1, ... are the fields: their names may be any text."""
-    if len({field.name for field in kind}) < kind.num_fields:
-        raise InvalidArgument(why=f"value_schema has several fields of one name at {place}")
-    fields: list[Any] = []
-    for number, field in enumerate(kind):
-        read = _read_as(field.type, f"{place}.{field.name}")
-        fields.append((f"f{number}", read | None, None) if field.nullable else (f"f{number}", read))
-    names = {f"f{number}": field.name for number, field in enumerate(kind)}
-    return msgspec.defstruct("Row", fields, rename=names, forbid_unknown_fields=True, kw_only=True, gc=False)
+    def type(self, kind: pa.DataType, place: str) -> Any:
+        """Return it for a type. Raises InvalidArgument: it has none."""
+        types = pa.types
+        if kind in _SIMPLE:
+            return _SIMPLE[kind]
+        if types.is_struct(kind):
+            return self._struct(kind, place)
+        if types.is_list(kind):
+            return list[self.type(kind.value_type, f"{place}[]") | None]  # type: ignore[misc]  # made of the caller's type
+        if types.is_map(kind) and kind.key_type == pa.string():
+            return dict[str, self.type(kind.item_type, f"{place}.*") | None]  # type: ignore[misc]  # as above
+        for matches, read in _FAMILIES:
+            if matches(kind):
+                return read
+        if types.is_timestamp(kind):
+            return Annotated[datetime, Meta(tz=kind.tz is not None)]
+        raise InvalidArgument(why=f"value_schema has {kind} at {place}, which JSON is not read as: use plain types ({_PLAIN})")
+
+    def _struct(self, kind: pa.StructType, place: str) -> Any:
+        """Return a class whose attributes f0, f1, ... are the fields: their names may be any text."""
+        if len({field.name for field in kind}) < kind.num_fields:
+            raise InvalidArgument(why=f"value_schema has several fields of one name at {place}")
+        fields: list[Any] = []
+        for number, field in enumerate(kind):
+            read = self.type(field.type, f"{place}.{field.name}")
+            fields.append((f"f{number}", read | None, None) if field.nullable else (f"f{number}", read))
+        names = {f"f{number}": field.name for number, field in enumerate(kind)}
+        return msgspec.defstruct("Row", fields, rename=names, forbid_unknown_fields=not self._passes_over, kw_only=True, gc=False)
 
 
 def _whole(bits: int) -> Any:

@@ -18,7 +18,6 @@ from eventlog.client.reading.batches import EventBatch
 from eventlog.client.reading.frames import HEADERS, TIME
 from eventlog.client.reading.iterating import EntryBatch
 from eventlog.client.writing.arrow import string_array
-from eventlog.errors import InvalidArgument
 from eventlog.events import Kind
 
 _TEXT, _BINARY = "STRING", "BINARY"
@@ -67,20 +66,6 @@ class Columns:
     def schema(self) -> pa.Schema:
         """Return the schema in Arrow."""
         return pa.schema([(name, _ARROW[kind]) for name, kind in self.types.items()])
-
-    def ddl(self, names: Sequence[str] = ()) -> str:
-        """Return the schema of some columns, by default all. Raises InvalidArgument."""
-        types = self.types
-        self.check(names)
-        return ", ".join(f"`{name}` {types[name]}" for name in names or types)
-
-    def check(self, names: Sequence[str]) -> None:
-        """Refuse columns that there are not. Raises InvalidArgument."""
-        for name in names:
-            if name not in self.types:
-                raise InvalidArgument(why=f"there is no column {name!r}; there are {', '.join(self.types)}")
-            if list(names).count(name) > 1:
-                raise InvalidArgument(why=f"column {name!r} is asked for twice")
 
 
 def columns_of(cache: blocking.Cache, *, is_state: bool = False) -> Columns:

@@ -38,11 +38,13 @@ _NAMES: Final = {
     "rows": "rows",
     "asof": "as_of",
     "archive": "archive",
+    "value_schema": "value_schema",
+    "corrupt": "corrupt",
 }
 _SHOWN: Final = (
     *("servers", "cache", "startingPosition", "endingPosition", "segments", "where", "parameters", "filter", "params", "select", "columns"),
     *("failOnDataLoss", "maxEventsPerTrigger", "maxBytesPerTrigger", "maxWaitMs", "partitions", "fetchBytes", "rows", "asOf"),
-    "archive",
+    *("archive", "value_schema", "corrupt"),
 )
 _SINK_NAMES: Final = {
     "servers": "servers",
@@ -59,6 +61,8 @@ _RANGE: Final = re.compile(r"([0-9]{1,5})(?:-([0-9]{1,5}))?")
 
 Word = Literal["earliest", "latest"]
 Rows = Literal["events", "state"]
+Corrupt = Literal["column", "null", "fail"]
+_CORRUPT: Final[dict[str, Corrupt]] = {"column": "column", "null": "null", "fail": "fail"}
 _ROWS: Final[dict[str, Rows]] = {"events": "events", "state": "state"}
 _WORDS: Final[dict[str, Word]] = {"earliest": "earliest", "latest": "latest"}
 
@@ -95,6 +99,8 @@ class SourceOptions:
     rows: Rows = "events"
     as_of: Start | None = None
     archive: str = ""
+    value_schema: str = ""
+    corrupt: Corrupt = "column"
     client: Mapping[str, Any] = field(default_factory=dict)
 
     def reading(self) -> dict[str, Any]:
@@ -171,6 +177,8 @@ def _check(found: Mapping[str, Any]) -> None:
             raise InvalidArgument(why="archive is for events: entries are the nodes'")
     elif "as_of" in found:
         raise InvalidArgument(why="asOf is for rows=state: events are between startingPosition and endingPosition")
+    if "corrupt" in found and not found.get("value_schema"):
+        raise InvalidArgument(why="corrupt says what becomes of values that do not fit value_schema: name that, too")
     if found.get("archive") and found.get("filter"):
         raise InvalidArgument(why="filter is a filter of the nodes, which archives do not have: use where")
     if found.get("max_events_per_trigger") and found.get("max_bytes_per_trigger"):
@@ -253,6 +261,12 @@ def _rows(text: str, *, option: str) -> Rows:
     return _ROWS[text]
 
 
+def _corrupt(text: str, *, option: str) -> Corrupt:
+    if text not in _CORRUPT:
+        raise InvalidArgument(why=f"{option} is {text!r}: use {', '.join(_CORRUPT)}")
+    return _CORRUPT[text]
+
+
 def _moment(text: str, *, option: str) -> Start:
     found = _position(text, option=option)
     if found.word is not None:
@@ -276,6 +290,7 @@ _READERS: Final[dict[str, Callable[..., Any]]] = {
     **dict.fromkeys(("starting_position", "ending_position"), _position),
     "segments": _segments,
     "rows": _rows,
+    "corrupt": _corrupt,
     "as_of": _moment,
     "fail_on_data_loss": _flag,
 }

@@ -26,6 +26,20 @@ from eventlog.integrations.spark.offsets import Scope, id_of, offset_of
 from eventlog.integrations.spark.options import SourceOptions, Start, read_options, sink_options
 from eventlog.integrations.spark.session import client_of
 from eventlog.integrations.spark.sink import BatchWriter, StreamWriter, layout_of
+from eventlog.integrations.spark.values import (
+    CORRUPT,
+    INFER,
+    INFER_EVENTS,
+    STRUCT,
+    Shape,
+    check_columns,
+    ddl_of,
+    inferred_struct,
+    shown_columns,
+    spark_type,
+    struct_of,
+    with_values,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -48,20 +62,22 @@ class EventLogSource(DataSource):
         return read_options(self.options)
 
     def schema(self) -> str:
-        """Return the columns that are chosen, or all that there are, as the cache's formats have them."""
+        """Return the columns that are chosen, or all that there are, as the cache's formats and `value_schema` have them."""
         asked = self._asked
-        return _columns_of(asked).ddl(asked.columns)
+        types = _types_of(asked)
+        check_columns(asked.columns, types)
+        return ", ".join(f"`{name}` {types[name]}" for name in asked.columns or shown_columns(types, asked))
 
     def reader(self, schema: "StructType") -> "EventsReader | StateReader":
         """Return what reads a batch in the columns of `schema`."""
         asked = self._asked
-        return (StateReader if asked.rows == "state" else EventsReader)(asked, _names(asked, schema))
+        return (StateReader if asked.rows == "state" else EventsReader)(asked, _shape(asked, schema))
 
     def streamReader(self, schema: "StructType") -> "EventsStreamReader":  # noqa: N802 -- Spark's name
         """Return what reads a stream in the columns of `schema`."""
         if self._asked.rows == "state":
             raise InvalidArgument(why="rows=state is for a batch: entries are as of a moment, and what happens to them are events")
-        return EventsStreamReader(self._asked, _names(self._asked, schema))
+        return EventsStreamReader(self._asked, _shape(self._asked, schema))
 
     def writer(self, schema: "StructType", overwrite: bool) -> "BatchWriter":  # noqa: FBT001 -- Spark's
         """Return what writes a batch whose columns are `schema`."""
@@ -76,19 +92,44 @@ def _columns_of(options: SourceOptions) -> Columns:
     return columns_of(client_of(options).cache(options.cache), is_state=options.rows == "state")
 
 
-def _names(options: SourceOptions, schema: "StructType") -> tuple[str, ...]:
+def _types_of(options: SourceOptions, schema: "StructType | None" = None) -> dict[str, str]:
+    """Return the columns that there are, with their types in SQL; what was inferred is in `schema`. Raises InvalidArgument."""
+    found = _columns_of(options)
+    if not options.value_schema:
+        return found.types
+    if not found.is_json:
+        raise InvalidArgument(why=f"value_schema is for JSON values, and cache {options.cache!r} has others")
+    if options.value_schema.lower() != INFER:
+        return with_values(found.types, struct_of(options.value_schema))
+    given = None if schema is None or STRUCT not in schema.names else spark_type(schema[STRUCT].dataType.jsonValue())
+    return with_values(found.types, _first_values(options) if given is None else given)
+
+
+def _first_values(options: SourceOptions) -> "pa.StructType":
+    """Return the type that the first values in the log have in common."""
+    values: list[bytes] = []
+    for batch in client_of(options).cache(options.cache).event_batches(max_bytes=options.fetch_bytes, **options.reading()):
+        column = batch.arrow(columns=["value"]).column("value")
+        values += [value for value in column.cast("binary").to_pylist() if value is not None]
+        if len(values) >= INFER_EVENTS:
+            break
+    return inferred_struct(values[:INFER_EVENTS])
+
+
+def _shape(options: SourceOptions, schema: "StructType") -> Shape:
     """Return the columns that are asked for.
 
     Raises:
         InvalidArgument: there is none of a name, or its type is another.
     """
-    known = _columns_of(options)
-    known.check(schema.names)
+    types = _types_of(options, schema)
+    check_columns(schema.names, types)
     for field in schema.fields:
-        own, asked = known.types[field.name].lower().replace(" ", ""), field.dataType.simpleString()
+        own, asked = types[field.name], ddl_of(spark_type(field.dataType.jsonValue()))
         if asked != own:
             raise InvalidArgument(why=f"column {field.name!r} is {own}, and not {asked}")
-    return tuple(schema.names)
+    struct = types[STRUCT] if not {STRUCT, CORRUPT}.isdisjoint(schema.names) else ""
+    return Shape(names=tuple(schema.names), struct=struct, corrupt=options.corrupt)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,9 +151,9 @@ class RangePartition(InputPartition):
 class _Reading:
     """What batch and stream have in common: planning on the driver, reading in the tasks."""
 
-    def __init__(self, options: SourceOptions, names: tuple[str, ...]) -> None:
+    def __init__(self, options: SourceOptions, shape: Shape) -> None:
         self._options = options
-        self._names = names
+        self._shape = shape
 
     @property
     def _cache(self) -> blocking.Cache:
@@ -182,17 +223,17 @@ class _Reading:
             on_trimmed="error" if options.fail_on_data_loss else "earliest",
             **options.reading(),
         )
-        is_avro = _columns_of(options).is_avro
+        is_avro, rows_of = _columns_of(options).is_avro, self._shape.reader()
         for batch in found:
             if len(batch):
-                yield record_batch(batch, self._names, cache=options.cache, is_avro=is_avro)
+                yield rows_of(record_batch(batch, self._shape.read, cache=options.cache, is_avro=is_avro))
 
     def _read_file(self, wanted: FileRange) -> "Iterator[pa.RecordBatch]":
         """Yield the events of a file: as they lie in it where there is nothing to judge."""
-        options, archive = self._options, open_archive(self._options.archive)
+        options, archive, rows_of = self._options, open_archive(self._options.archive), self._shape.reader()
         if not options.where and not options.select and not options.segments:
-            for rows in archive.read_file(wanted.file, wanted.after, wanted.upto, columns=self._names):
-                yield rows.select(list(self._names))
+            for rows in archive.read_file(wanted.file, wanted.after, wanted.upto, columns=self._shape.read):
+                yield rows_of(rows.select(list(self._shape.read)))
             return
         judge = Judge(
             client_of(options), options.cache, where=options.where, parameters=options.parameters, select=list(options.select) or None
@@ -201,7 +242,7 @@ class _Reading:
         for rows in archive.read_file(wanted.file, wanted.after, wanted.upto):
             batch = judge.batch(rows, segments=options.segments or None)
             if len(batch):
-                yield record_batch(batch, self._names, cache=options.cache, is_avro=is_avro)
+                yield rows_of(record_batch(batch, self._shape.read, cache=options.cache, is_avro=is_avro))
 
 
 class EventsReader(_Reading, DataSourceReader):
@@ -233,18 +274,18 @@ class StateReader(_Reading, DataSourceReader):
         found = self._cache.entries(
             segments=wanted.segments, batch_size=STATE_ROWS, metadata=True, at=wanted.upto or None, **options.reading()
         )
-        is_avro = _columns_of(options).is_avro
+        is_avro, rows_of = _columns_of(options).is_avro, self._shape.reader()
         with found as rows:
             for batch in rows.batches():
                 if len(batch):
-                    yield state_batch(batch, self._names, cache=options.cache, is_avro=is_avro)
+                    yield rows_of(state_batch(batch, self._shape.read, cache=options.cache, is_avro=is_avro))
 
 
 class EventsStreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads a stream: every micro-batch is the next stretch of the log in the order of ids."""
 
-    def __init__(self, options: SourceOptions, names: tuple[str, ...]) -> None:
-        super().__init__(options, names)
+    def __init__(self, options: SourceOptions, shape: Shape) -> None:
+        super().__init__(options, shape)
         self._initial: dict[str, Any] | None = None
         self._target: int | None = None
 

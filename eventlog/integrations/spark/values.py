@@ -1,0 +1,345 @@
+"""`value_schema`: JSON values as a struct column, and what does not fit it. Pure.
+
+A field that a value does not have is null. One that does not fit its type is null, and the value as a whole stands in `_corrupt`: as with
+Spark's `from_json`. What is no text under a field of text is its JSON.
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+import pyarrow as pa
+
+from eventlog.client.reading.typed import INFER, TypedJson, Unfit, inferred
+from eventlog.errors import InvalidArgument
+from eventlog.integrations.spark.options import Corrupt, SourceOptions
+
+__all__ = ["CORRUPT", "INFER", "INFER_EVENTS", "STRUCT", "Shape", "ValueColumns", "check_columns", "ddl_of", "inferred_struct"]
+__all__ += ["shown_columns", "spark_type", "struct_of", "type_of", "with_values"]
+STRUCT: Final = "v"
+CORRUPT: Final = "_corrupt"
+INFER_EVENTS: Final = 1_000
+_DEPTH_MAX: Final = 32
+_SIMPLE: Final[dict[str, pa.DataType]] = {
+    "boolean": pa.bool_(),
+    **dict.fromkeys(("tinyint", "byte"), pa.int8()),
+    **dict.fromkeys(("smallint", "short"), pa.int16()),
+    **dict.fromkeys(("int", "integer"), pa.int32()),
+    **dict.fromkeys(("bigint", "long"), pa.int64()),
+    **dict.fromkeys(("float", "real"), pa.float32()),
+    "double": pa.float64(),
+    "string": pa.string(),
+    "binary": pa.binary(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us", "UTC"),
+    "timestamp_ntz": pa.timestamp("us"),
+}
+_NAMES: Final = {kind: name.upper() for name, kind in reversed(_SIMPLE.items())}
+_TOKEN: Final = re.compile(r"\s*(`(?:[^`]|``)*`|[A-Za-z_0-9]+|[<>(),:])")
+
+
+def struct_of(ddl: str) -> pa.StructType:
+    """Return the type that fields in Spark's words have, as in `customer STRING, total DOUBLE`.
+
+    Raises:
+        InvalidArgument: they are none, or of a type that JSON is not read as.
+    """
+    words = _Words(ddl)
+    found = words.fields(depth=0)
+    words.end()
+    return found
+
+
+def type_of(text: str) -> pa.DataType:
+    """Return the type that Spark calls so, as in `struct<customer:string>`. Raises InvalidArgument."""
+    words = _Words(text)
+    found = words.type(depth=0)
+    words.end()
+    return found
+
+
+def ddl_of(kind: pa.DataType) -> str:
+    """Return what Spark calls a type. Raises InvalidArgument for one that it has not."""
+    if kind in _NAMES:
+        return _NAMES[kind]
+    if pa.types.is_struct(kind):
+        return "STRUCT<" + ", ".join(f"{_quoted(field.name)}: {ddl_of(field.type)}" for field in kind) + ">"
+    if pa.types.is_list(kind):
+        return f"ARRAY<{ddl_of(kind.value_type)}>"
+    if pa.types.is_map(kind) and kind.key_type == pa.string():
+        return f"MAP<STRING, {ddl_of(kind.item_type)}>"
+    if pa.types.is_decimal(kind):
+        return f"DECIMAL({kind.precision}, {kind.scale})"
+    raise InvalidArgument(why=f"Spark has no type for {kind}")
+
+
+def spark_type(given: Any) -> pa.DataType:
+    """Return the type that Spark tells so in JSON, as `DataType.jsonValue()` does. Raises InvalidArgument."""
+    if isinstance(given, str):
+        return type_of(given)
+    if given["type"] == "struct":
+        return pa.struct([(field["name"], spark_type(field["type"])) for field in given["fields"]])
+    if given["type"] == "array":
+        return pa.list_(spark_type(given["elementType"]))
+    if given["type"] == "map":
+        return pa.map_(spark_type(given["keyType"]), spark_type(given["valueType"]))
+    raise InvalidArgument(why=f"a column of type {given['type']!r} is not one of an event")
+
+
+def inferred_struct(values: Sequence[bytes]) -> pa.StructType:
+    """Return the type that some JSON objects have in common; a field that is null in all of them is text.
+
+    Raises:
+        InvalidArgument: they are no objects, there are none, or they have no type in common.
+    """
+    found = _plain(inferred(values)) if values else None
+    if found is None or not pa.types.is_struct(found) or not found.num_fields:
+        raise InvalidArgument(why="the first values are no JSON objects with fields in common: name the fields with value_schema")
+    return found
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_null(kind):
+        return pa.string()
+    if pa.types.is_struct(kind):
+        return pa.struct([(field.name, _plain(field.type)) for field in kind])
+    return pa.list_(_plain(kind.value_type)) if pa.types.is_list(kind) else kind
+
+
+def with_values(types: Mapping[str, str], kind: pa.StructType) -> dict[str, str]:
+    """Return columns with those of `value_schema` behind `value`."""
+    found: dict[str, str] = {}
+    for name, own in types.items():
+        found[name] = own
+        if name == "value":
+            found |= {STRUCT: ddl_of(kind), CORRUPT: "STRING"}
+    return found
+
+
+def shown_columns(types: Mapping[str, str], options: SourceOptions) -> list[str]:
+    """Return the columns that there are unless some are chosen: `v` and `_corrupt` stand in the place of `value`."""
+    left_out = {"value"} if STRUCT in types else set()
+    if options.corrupt != "column":
+        left_out.add(CORRUPT)
+    return [name for name in types if name not in left_out]
+
+
+def check_columns(names: Sequence[str], types: Mapping[str, str]) -> None:
+    """Refuse columns that there are not. Raises InvalidArgument."""
+    for name in names:
+        if name not in types:
+            raise InvalidArgument(why=f"there is no column {name!r}; there are {', '.join(types)}")
+        if list(names).count(name) > 1:
+            raise InvalidArgument(why=f"column {name!r} is asked for twice")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """The columns that Spark is given, in their order, and the type of `v`, as text: it travels to the tasks."""
+
+    names: tuple[str, ...]
+    struct: str = ""
+    corrupt: Corrupt = "column"
+
+    @property
+    def read(self) -> tuple[str, ...]:
+        """The columns that are read."""
+        if not self.struct:
+            return self.names
+        own = tuple(name for name in self.names if name not in {STRUCT, CORRUPT})
+        return own if "value" in own else (*own, "value")
+
+    def reader(self) -> Callable[[Any], Any]:
+        """Return what makes batches of these columns of those that are read."""
+        if not self.struct:
+            return lambda rows: rows
+        kind = type_of(self.struct)
+        values = ValueColumns(kind, corrupt=self.corrupt)
+
+        def rows_of(rows: Any) -> Any:
+            structs, texts = values.arrays(rows.column("value").cast(pa.binary()).to_pylist())
+            made = {STRUCT: structs, CORRUPT: texts}
+            arrays = [made[name] if name in made else rows.column(name) for name in self.names]
+            return pa.RecordBatch.from_arrays(arrays, names=list(self.names))
+
+        return rows_of
+
+
+class ValueColumns:
+    """JSON values as arrays of one struct type."""
+
+    def __init__(self, kind: pa.StructType, *, corrupt: Corrupt) -> None:
+        self.type = kind
+        self._corrupt = corrupt
+        self._typed = TypedJson(kind, passes_over=True)
+        self._fields = [TypedJson(field.type, passes_over=True) for field in kind]
+
+    def arrays(self, values: Sequence[bytes | None]) -> tuple[Any, Any]:
+        """Return the structs, null where there is no value or it is no object, and the text of those that do not fit, else null.
+
+        Raises:
+            InvalidArgument: one does not fit, and that is to fail.
+        """
+        structs: list[Any] = []
+        texts: list[Any] = []
+        self._take(values, structs, texts)
+        if not structs:
+            return pa.array([], self.type), pa.array([], pa.string())
+        return pa.concat_arrays(structs), pa.concat_arrays(texts)
+
+    def _take(self, values: Sequence[bytes | None], structs: list[Any], texts: list[Any]) -> None:
+        """Read all at once; where that fails, each half by itself, down to those that do not fit."""
+        if not values:
+            return
+        try:
+            structs.append(self._typed.read(values))
+        except (Unfit, msgspec.MsgspecError):
+            if len(values) > 1:
+                middle = len(values) // 2
+                self._take(values[:middle], structs, texts)
+                self._take(values[middle:], structs, texts)
+                return
+            struct, fits = self._one(values[0] or b"null")
+            structs.append(struct)
+            texts.append(self._text(values[0] or b"null", fits=fits))
+        else:
+            texts.append(pa.nulls(len(values), pa.string()))
+
+    def _text(self, value: bytes, *, fits: bool) -> Any:
+        if fits:
+            return pa.nulls(1, pa.string())
+        if self._corrupt == "fail":
+            raise InvalidArgument(why=f"value {value[:200].decode(errors='replace')!r} does not fit value_schema {ddl_of(self.type)}")
+        return pa.array([value.decode(errors="replace")], pa.string())
+
+    def _one(self, value: bytes) -> tuple[Any, bool]:
+        """Return one value, field by field, and whether all of them fit."""
+        try:
+            given = msgspec.json.decode(value, type=dict[str, msgspec.Raw])
+        except msgspec.MsgspecError:
+            return pa.nulls(1, self.type), False
+        fits = True
+        columns = []
+        for field, typed in zip(self.type, self._fields, strict=True):
+            column = _field(typed, bytes(given[field.name]) if field.name in given else None)
+            fits = fits and column is not None
+            columns.append(pa.nulls(1, field.type) if column is None else column)
+        return pa.StructArray.from_arrays(columns, fields=list(self.type)), fits
+
+
+def _field(typed: TypedJson, value: bytes | None) -> Any:
+    """Return one field, None where it does not fit; what is no text is its JSON where there is to be text."""
+    try:
+        return typed.read([value])
+    except (Unfit, msgspec.MsgspecError):
+        return pa.array([msgspec.json.format(value, indent=-1).decode()], pa.string()) if typed.type == pa.string() and value else None
+
+
+# ---------------------------------------------------------------- Spark's words for types
+
+
+class _Words:
+    """A reader of types in Spark's words."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._words: list[str] = []
+        at = 0
+        while text[at:].strip():
+            match = _TOKEN.match(text, at)
+            if match is None:
+                raise self._wrong(text[at:].strip()[:20])
+            self._words.append(match[1])
+            at = match.end()
+        self._at = 0
+
+    def _wrong(self, word: str) -> InvalidArgument:
+        return InvalidArgument(
+            why=f"value_schema is {self._text!r:.200}: {word!r} is not expected; write as in 'customer STRING, total DOUBLE'"
+        )
+
+    def _next(self) -> str:
+        if self._at == len(self._words):
+            raise self._wrong("its end")
+        self._at += 1
+        return self._words[self._at - 1]
+
+    def _has(self, word: str) -> bool:
+        if self._at < len(self._words) and self._words[self._at].lower() == word:
+            self._at += 1
+            return True
+        return False
+
+    def _expect(self, word: str) -> None:
+        if (found := self._next()) != word:
+            raise self._wrong(found)
+
+    def end(self) -> None:
+        """Raise InvalidArgument unless all was read."""
+        if self._at < len(self._words):
+            raise self._wrong(self._words[self._at])
+
+    def fields(self, *, depth: int) -> pa.StructType:
+        """Read fields, separated by commas."""
+        found: list[tuple[str, pa.DataType]] = []
+        while True:
+            name = self._next()
+            if name in "<>(),:":
+                raise self._wrong(name)
+            self._has(":")
+            found.append((name[1:-1].replace("``", "`") if name.startswith("`") else name, self.type(depth=depth + 1)))
+            if not self._has(","):
+                break
+        if len({name for name, _ in found}) < len(found):
+            raise InvalidArgument(why=f"value_schema is {self._text!r:.200}: it has a field twice")
+        return pa.struct(found)
+
+    def type(self, *, depth: int) -> pa.DataType:
+        """Read a type."""
+        if depth > _DEPTH_MAX:
+            raise InvalidArgument(why=f"value_schema is deeper than {_DEPTH_MAX} levels")
+        name = self._next().lower()
+        if name in _SIMPLE:
+            return _SIMPLE[name]
+        read = {"struct": self._struct, "array": self._array, "map": self._map, "decimal": self._decimal, "dec": self._decimal}.get(name)
+        if read is None:
+            raise self._wrong(name)
+        return read(depth)
+
+    def _struct(self, depth: int) -> pa.DataType:
+        self._expect("<")
+        found = self.fields(depth=depth)
+        self._expect(">")
+        return found
+
+    def _array(self, depth: int) -> pa.DataType:
+        self._expect("<")
+        found = pa.list_(self.type(depth=depth + 1))
+        self._expect(">")
+        return found
+
+    def _map(self, depth: int) -> pa.DataType:
+        self._expect("<")
+        if (key := self._next().lower()) != "string":
+            raise self._wrong(key)
+        self._expect(",")
+        found = pa.map_(pa.string(), self.type(depth=depth + 1))
+        self._expect(">")
+        return found
+
+    def _decimal(self, _depth: int) -> pa.DataType:
+        if not self._has("("):
+            return pa.decimal128(10, 0)
+        precision, scale = self._next(), "0"
+        if self._has(","):
+            scale = self._next()
+        self._expect(")")
+        if not (precision.isdigit() and scale.isdigit() and 0 < int(precision) <= 38 and int(scale) <= int(precision)):
+            raise self._wrong(f"({precision}, {scale})")
+        return pa.decimal128(int(precision), int(scale))
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"

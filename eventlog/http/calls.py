@@ -246,6 +246,23 @@ def base64_key(key: str | bytes) -> bytes:
         raise InvalidArgument(why=f"key {key!r} is not base64url") from error
 
 
+def condition_of(given: Mapping[str, str]) -> dict[str, Any]:
+    """Return what parameters say that is wanted: `where`, its `parameters`, which are JSON, and `select`.
+
+    Raises:
+        InvalidArgument: the values of placeholders are neither a list nor an object.
+    """
+    wanted: dict[str, Any] = {name: given[name] for name in ("where", "select") if name in given}
+    if "parameters" in given:
+        try:
+            wanted["parameters"] = orjson.loads(given["parameters"])
+        except ValueError as error:
+            raise InvalidArgument(why=f"parameters are no JSON: {error}") from error
+        if not isinstance(wanted["parameters"], list | dict):
+            raise InvalidArgument(why="parameters are neither a list nor an object")
+    return wanted
+
+
 def answer(status: int, content: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> web.Response:
     """Return an answer in JSON."""
     return web.Response(status=status, body=orjson.dumps(content), content_type="application/json", headers=headers)

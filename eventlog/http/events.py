@@ -16,7 +16,7 @@ from eventlog.batch.json_lines import JsonLines
 from eventlog.client.reading.batches import EventBatch
 from eventlog.errors import EventLogError, InvalidArgument
 from eventlog.events import Event
-from eventlog.http.calls import Call, Route, told
+from eventlog.http.calls import Call, Route, condition_of, told
 from eventlog.http.local import LocalCore, LocalReads
 from eventlog.http.shared import SharedAnswers
 from eventlog.limits import POLL_WAIT_MS_MAX
@@ -73,17 +73,12 @@ class Events:
 def _wanted(call: Call, *, follows: bool) -> dict[str, Any]:
     """Return the options of a read. Where to begin: behind the last event that a browser says it got, else as the parameters say."""
     given = call.parameters
-    wanted: dict[str, Any] = {name: given[name] for name in ("where", "select", "listener") if name in given}
+    wanted = condition_of(given)
+    if "listener" in given:
+        wanted["listener"] = given["listener"]
     for name in ("continuous", "state_first"):
         wanted[name] = call.flag(name, default=False)
     wanted["follow"] = call.flag("follow", default=follows)
-    if "parameters" in given:
-        try:
-            wanted["parameters"] = orjson.loads(given["parameters"])
-        except ValueError as error:
-            raise InvalidArgument(why=f"parameters are no JSON: {error}") from error
-        if not isinstance(wanted["parameters"], list | dict):
-            raise InvalidArgument(why="parameters are neither a list nor an object")
     if "from_time" in given:
         wanted["from_time"] = call.number("from_time", 0, low=0, high=1 << 53)
     if len(starts := [given[name] for name in ("after", "position") if name in given]) > 1:

@@ -17,7 +17,7 @@ from eventlog.client.reading.iterating import EntryBatch
 from eventlog.client.values import CacheInfo
 from eventlog.errors import EventLogError, InvalidArgument
 from eventlog.events import ValueFormat
-from eventlog.http.calls import Call, base64_key, told
+from eventlog.http.calls import Call, base64_key, condition_of, told
 from eventlog.http.events import BATCH_BYTES, EVENTS_MAX, LINES, Stream
 from eventlog.http.local import LocalCore, LocalReads
 from eventlog.ids import ID_MAX
@@ -70,16 +70,11 @@ class _EntryLines:
 
 def _wanted(call: Call, *, is_base64: bool) -> dict[str, Any]:
     given = call.parameters
-    wanted: dict[str, Any] = {name: given[name] for name in ("where", "select") if name in given}
+    wanted = condition_of(given)
     if "prefix" in given:
         wanted["prefix"] = base64_key(given["prefix"]) if is_base64 else given["prefix"]
     if "at" in given:
         wanted["at"] = call.number("at", 0, low=1, high=ID_MAX)
-    if "parameters" in given:
-        try:
-            wanted["parameters"] = orjson.loads(given["parameters"])
-        except ValueError as error:
-            raise InvalidArgument(why=f"parameters are no JSON: {error}") from error
     return wanted
 
 

@@ -92,6 +92,8 @@ def test_what_cannot_be_is_refused(node: NodeProcess, client: blocking.Client, o
     for cache, query, status, code in (
         ("nowhere", {}, 404, "CACHE_NOT_FOUND"),
         ("orders", {"where": "value.n >"}, 400, "BAD_PREDICATE"),
+        ("orders", {"where": "value.n = ?", "parameters": "[7"}, 400, "INVALID_ARGUMENT"),
+        ("orders", {"where": "value.n = ?", "parameters": "7"}, 400, "INVALID_ARGUMENT"),
         ("orders", {"max": "0"}, 400, "INVALID_ARGUMENT"),
         ("orders", {"nothing": "1"}, 400, "INVALID_ARGUMENT"),
         ("stateless", {}, 409, "NO_STATE"),

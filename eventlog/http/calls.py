@@ -11,9 +11,10 @@ from binascii import Error as Base64Error
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from ipaddress import ip_address
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from urllib.parse import unquote_to_bytes, urlsplit
 
+import msgspec
 import orjson
 from aiohttp import web
 
@@ -29,6 +30,8 @@ from eventlog.errors import (
     UnsupportedBody,
 )
 
+JSON: Final = "application/json"
+Given = TypeVar("Given")
 RETRY_AFTER_S: Final = 1
 SAFE: Final = ("GET", "HEAD")
 FORM_TYPES: Final = frozenset({"application/x-www-form-urlencoded", "multipart/form-data", "text/plain"})
@@ -263,9 +266,24 @@ def condition_of(given: Mapping[str, str]) -> dict[str, Any]:
     return wanted
 
 
+async def json_body(call: Call, decode: Callable[[bytes], Given], *, what: str) -> Given:
+    """Return what a body of JSON describes.
+
+    Raises:
+        UnsupportedBody: it is sent as something else.
+        InvalidArgument: it describes none of `what`.
+    """
+    if call.request.headers.get("Content-Type") is None or call.request.content_type != JSON:
+        raise UnsupportedBody(found="another content type", instead=f"send {JSON}")
+    try:
+        return decode(await call.body())
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise InvalidArgument(why=f"the body describes no {what}: {error}") from error
+
+
 def answer(status: int, content: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> web.Response:
     """Return an answer in JSON."""
-    return web.Response(status=status, body=orjson.dumps(content), content_type="application/json", headers=headers)
+    return web.Response(status=status, body=orjson.dumps(content), content_type=JSON, headers=headers)
 
 
 def refusal(error: EventLogError) -> web.Response:

@@ -13,8 +13,8 @@ from aiohttp import web
 
 from eventlog.client.formats import CacheFormat
 from eventlog.client.values import CacheInfo, Entry, Removed, Stored, cache_info, cache_options
-from eventlog.errors import InvalidArgument, NoEntry, UnsupportedBody
-from eventlog.http.calls import Call, Route, answer, base64_key
+from eventlog.errors import InvalidArgument, NoEntry
+from eventlog.http.calls import Call, Route, answer, base64_key, json_body
 from eventlog.http.local import LocalCache, LocalCore
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message
@@ -151,9 +151,6 @@ def _no_entry(key: str | bytes, cache: LocalCache) -> NoEntry:
     return NoEntry(key=key if isinstance(key, str) else key.decode(errors="backslashreplace"), cache=cache.name)
 
 
-JSON: Final = "application/json"
-
-
 class NewCache(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     """What a cache is made from: its name and the options that are not to be the node's own. A limit of 0 is none."""
 
@@ -201,12 +198,7 @@ class Caches:
 
     async def create(self, call: Call) -> web.Response:
         """Make a cache. It is there at every node when this is answered."""
-        if call.request.headers.get("Content-Type") is None or call.request.content_type != JSON:
-            raise UnsupportedBody(found="another content type", instead=f"send {JSON}")
-        try:
-            new = msgspec.structs.asdict(_decode(await call.body()))
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            raise InvalidArgument(why=f"the body describes no cache: {error}") from error
+        new = msgspec.structs.asdict(await json_body(call, _decode, what="cache"))
         name = new.pop("name")
         request = pb.CreateCache(name=name, options=cache_options(new))
         reply = await self._core.requests.ask(Message(create_cache=request), repeatable=False)

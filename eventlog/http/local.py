@@ -18,6 +18,7 @@ from eventlog.batch.build import Columns, WriteFrame, build_write
 from eventlog.batch.one import build_one
 from eventlog.client.connections.known import Known
 from eventlog.client.connections.requests import Requests
+from eventlog.client.listeners import CacheListeners
 from eventlog.client.options import ClientOptions
 from eventlog.client.reading.batches import EventBatch, Order
 from eventlog.client.reading.entries import CacheEntries
@@ -170,7 +171,7 @@ class LocalCore:
             await core.nodes.close()
 
 
-class LocalCache(CacheSingles, CacheByKey):
+class LocalCache(CacheSingles, CacheByKey, CacheListeners):
     """A cache, as requests of HTTP use it."""
 
     _core: LocalCore

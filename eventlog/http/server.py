@@ -19,6 +19,7 @@ from eventlog.http.bulk import Bulk
 from eventlog.http.calls import BodyBounds, called, check_page, refusal
 from eventlog.http.entries import Caches, Entries
 from eventlog.http.events import Events
+from eventlog.http.listeners import Listeners
 from eventlog.http.local import InsideRoads, LocalCore
 from eventlog.http.registry import Registrar, answer, is_registry_path
 from eventlog.http.shared import SharedAnswers
@@ -75,7 +76,8 @@ class Api:
         )
         self._shared = SharedAnswers()
         core = LocalCore(self._roads, self._shared)
-        self._routes = [*Caches(core).routes(), *Bulk(core).routes(), *Entries(core).routes(), *Events(core).routes()]
+        parts = (Caches(core), Bulk(core), Entries(core), Events(core), Listeners(core))
+        self._routes = [route for part in parts for route in part.routes()]
         self._connections: set[object] = set()
         self._connections_peak = 0
 

@@ -71,6 +71,25 @@ def test_a_column_says_which_keys_go(spark: Any, node: NodeProcess, client: bloc
     )
 
 
+def test_headers_and_lifespans_come_from_columns(spark: Any, node: NodeProcess, client: blocking.Client) -> None:
+    cache = client.create_cache("beside")
+    rows = spark.sql("""SELECT * FROM VALUES
+        ('a', 1, map('trace', X'00ff'), 3600000L, false), ('b', 2, null, null, false), ('a', 3, null, null, true)
+        AS t(key, n, headers, lifespan_ms, gone)""").coalesce(1)
+    write(rows.where("NOT gone").drop("gone"), node.address, "beside")
+    events = {event.key: event for event in cache.events()}
+    assert {key: (event.value, event.headers) for key, event in events.items()} == {
+        "a": ({"n": 1}, {"trace": b"\x00\xff"}),
+        "b": ({"n": 2}, {}),
+    }
+    assert cache.get("a").expires_ms - events["a"].time_ms == pytest.approx(3_600_000, abs=60_000)
+    assert cache.get("b").expires_ms is None
+    write(rows.where("gone"), node.address, "beside", removeColumn="gone")
+    assert cache.get("a") is None
+    with pytest.raises(Exception, match="lifespans are whole milliseconds"):
+        write(spark.sql("SELECT 'x' AS key, 1 AS n, 'soon' AS lifespan_ms"), node.address, "beside")
+
+
 def test_what_cannot_be_written_is_named_and_nothing_of_it_is_seen(spark: Any, node: NodeProcess, client: blocking.Client) -> None:
     cache = client.create_cache("bad")
     good = spark.range(100).selectExpr("concat('k', id) AS key", "'1' AS value")

@@ -115,6 +115,16 @@ def is_text(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
+def is_header_map(kind: pa.DataType) -> bool:
+    """Return whether a column of this type holds maps of text to binary."""
+    return bool(pa.types.is_map(kind) and pa.types.is_string(kind.key_type) and pa.types.is_binary(kind.item_type))
+
+
+def is_integer(kind: pa.DataType) -> bool:
+    """Return whether a column of this type holds whole numbers, or nothing."""
+    return bool(pa.types.is_integer(kind) or pa.types.is_null(kind))
+
+
 def _stored(column: Any) -> Any:
     """Return a column of a dictionary as its values, and one of an extension type that is text as that."""
     if isinstance(column.type, pa.BaseExtensionType) and is_text(column.type):

@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import Raw
 
-from eventlog.client.formats import REMOVE, CacheFormat, Remove, checked_json
+from eventlog.client.formats import REMOVE, CacheFormat, Remove, checked_json, headers_bytes, lifespan
 from eventlog.client.options import BULK_EVENTS_MAX
 from eventlog.client.reading.columns import arrow_module
 from eventlog.client.writing.changes import EVENT_BYTES, Changes
@@ -46,27 +46,52 @@ def arrow_columns(batch: Any, form: CacheFormat, *, key: str, value: str) -> Col
     """
     arrow = arrow_module()
     batch = arrow.table_of(batch)
-    for name in (key, value):
-        if batch.schema.names.count(name) != 1:
-            which = "several columns" if name in batch.schema.names else "no column"
-            raise InvalidArgument(why=f"{which} {name!r} among {', '.join(batch.schema.names)}")
-    keys = arrow.column_bytes(batch.column(key))
+    key_column, value_column = _one_column(batch, key), _one_column(batch, value)
+    keys = arrow.column_bytes(key_column)
     if keys is None or None in keys:
         raise InvalidArgument(why=f"column {key!r} has nulls, or is neither text nor binary: keys cannot be made of it")
-    if form.is_text and not arrow.is_text(batch.column(key).type):
+    if form.is_text and not arrow.is_text(key_column.type):
         _check_text(keys, key)
-    found = arrow.column_bytes(batch.column(value))
+    found = arrow.column_bytes(value_column)
     if form.avro is not None:
-        found = _avro_values(batch.column(value), keys, found, form=form, name=value)
+        found = _avro_values(value_column, keys, found, form=form, name=value)
     elif found is None:
         if not form.is_json:
             raise InvalidArgument(why=f"column {value!r} is neither text nor binary; values of this cache are bytes")
-        objects = _objects(batch.column(value), value)
+        objects = _objects(value_column, value)
         found = [None if item is None else form.value(own, item) for own, item in zip(keys, objects, strict=True)]
     elif form.is_json:
         _check_json(keys, found)
     removed = [item is None for item in found]
     return keys, [item or b"" for item in found], removed if any(removed) else None
+
+
+def header_column(batch: Any, name: str) -> list[bytes]:
+    """Return a column of maps from names to bytes as headers are stored; null is none.
+
+    Raises:
+        InvalidArgument: it is missing, or something else.
+        TooLarge: the headers of a row are.
+    """
+    column = _one_column(batch, name)
+    if not arrow_module().is_header_map(column.type):
+        raise InvalidArgument(why=f"column {name!r} is {column.type}: headers are a map of text to binary")
+    return [headers_bytes(dict(pairs)) if pairs else b"" for pairs in column.to_pylist()]
+
+
+def lifespan_column(batch: Any, name: str) -> list[int]:
+    """Return a column of whole milliseconds, 0 where it is null: the cache's own lifespan. Raises InvalidArgument: it is something else."""
+    column = _one_column(batch, name)
+    if not arrow_module().is_integer(column.type):
+        raise InvalidArgument(why=f"column {name!r} is {column.type}: lifespans are whole milliseconds")
+    return [lifespan(given) for given in column.to_pylist()]
+
+
+def _one_column(batch: Any, name: str) -> Any:
+    if batch.schema.names.count(name) != 1:
+        which = "several columns" if name in batch.schema.names else "no column"
+        raise InvalidArgument(why=f"{which} {name!r} among {', '.join(batch.schema.names)}")
+    return batch.column(name)
 
 
 def _check_text(keys: list[bytes], name: str) -> None:

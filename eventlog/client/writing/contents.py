@@ -163,7 +163,7 @@ def _lay_out(parts: list[Changes], routes: Routes) -> tuple[Ints, Ints, Ints, Bo
         kind = _REMOVED if first.removed is not None and first.removed[0] else _CREATED
         headers = first.headers[0] if first.headers else b""
         return np.array((segment,)), _FIRST, _ONE, OneEvent(key, first.values[0], kind=kind, segment=segment, headers=headers)
-    write = build_write(_columns(parts), segments=routes.segments, by_prefix=first.by_prefix)
+    write = build_write(columns_of_changes(parts), segments=routes.segments, by_prefix=first.by_prefix)
     table = write.table
     return table["segment"].astype(np.int64), write.order, table["count"].astype(np.int64), ManyBlocks(table, write.blocks)
 
@@ -172,7 +172,8 @@ _CREATED, _REMOVED = int(Kind.CREATED), int(Kind.REMOVED)
 _FIRST, _ONE = np.zeros(1, np.int64), np.ones(1, np.int64)
 
 
-def _columns(parts: list[Changes]) -> Columns:
+def columns_of_changes(parts: list[Changes]) -> Columns:
+    """Return changes one behind the other, as they are laid out in blocks."""
     count = sum(map(len, parts))
     has_lifespans = any(part.lifespans is not None for part in parts)
     has_headers = any(part.headers is not None for part in parts)

@@ -11,13 +11,14 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from eventlog.batch.build import Columns, build_write
+from eventlog.batch.build import build_write
 from eventlog.client.formats import CacheFormat
 from eventlog.client.handle import CacheHandle, Core
 from eventlog.client.reading.columns import arrow_module
 from eventlog.client.values import CacheInfo, Shown
-from eventlog.client.writing.bulk import arrow_columns, pair_columns, parts_of
-from eventlog.client.writing.changes import Changes, kinds_of
+from eventlog.client.writing.bulk import arrow_columns, header_column, lifespan_column, pair_columns, parts_of
+from eventlog.client.writing.changes import Changes
+from eventlog.client.writing.contents import columns_of_changes
 from eventlog.errors import InvalidArgument
 from eventlog.limits import GROUP_BYTES_MAX, STAGE_KEEP_MS_DEFAULT, STAGE_KEEP_MS_MAX
 from eventlog.wire import eventlog_pb2 as pb
@@ -95,16 +96,38 @@ class Stage(Shown):
         keys, values, removed = pair_columns(pairs, form)
         await self._lay(keys, values, removed, timeout_ms=timeout_ms)
 
-    async def put_arrow(self, batch: Any, *, key: str = "key", value: str = "value", timeout_ms: int = 0) -> None:
+    async def put_arrow(
+        self,
+        batch: Any,
+        *,
+        key: str = "key",
+        value: str = "value",
+        headers: str | None = None,
+        lifespan_ms: str | None = None,
+        timeout_ms: int = 0,
+    ) -> None:
         """Lay two columns of a table ready, as a cache's `put_arrow` writes them; a null value is to remove its key.
+
+        `headers` and `lifespan_ms` name columns of maps from text to binary, and of whole milliseconds, null where a row has none.
 
         Raises:
             InvalidArgument, BadValue, TooLarge: naming what does not fit the cache.
             EventLogError: not everything is there.
         """
         _, form = await self._found()
-        keys, values, removed = arrow_columns(arrow_module().table_of(batch), form, key=key, value=value)
-        await self._lay(keys, values, removed, timeout_ms=timeout_ms)
+        table = arrow_module().table_of(batch)
+        keys, values, removed = arrow_columns(table, form, key=key, value=value)
+        lifespans = None if lifespan_ms is None else lifespan_column(table, lifespan_ms)
+        if lifespans is not None and removed is not None:
+            lifespans = [0 if is_removed else given for given, is_removed in zip(lifespans, removed, strict=True)]
+        await self._lay(
+            keys,
+            values,
+            removed,
+            headers=None if headers is None else header_column(table, headers),
+            lifespans=lifespans,
+            timeout_ms=timeout_ms,
+        )
 
     async def put_columns(
         self, keys: Sequence[bytes], values: Sequence[bytes], *, removed: Sequence[bool] | None = None, timeout_ms: int = 0
@@ -140,13 +163,30 @@ class Stage(Shown):
         if self._error is not None:
             raise InvalidArgument(why=f"this attempt failed, begin another one: {self._error!r}")
 
-    async def _lay(self, keys: list[bytes], values: list[bytes], removed: list[bool] | None, *, timeout_ms: int) -> None:
+    async def _lay(
+        self,
+        keys: list[bytes],
+        values: list[bytes],
+        removed: list[bool] | None,
+        *,
+        headers: list[bytes] | None = None,
+        lifespans: list[int] | None = None,
+        timeout_ms: int,
+    ) -> None:
         self._check()
         if not keys:
             return
         info, form = await self._found()
         form.check(keys, values, removed=removed)
-        changes = Changes(cache_id=info.id, by_prefix=info.route_by_prefix, keys=keys, values=values, removed=removed)
+        changes = Changes(
+            cache_id=info.id,
+            by_prefix=info.route_by_prefix,
+            keys=keys,
+            values=values,
+            removed=removed,
+            headers=headers,
+            lifespans=lifespans,
+        )
         try:
             for part in parts_of(changes, bytes_max=GROUP_BYTES_MAX):
                 await self._lay_one(part, timeout_ms=timeout_ms)
@@ -155,8 +195,7 @@ class Stage(Shown):
             raise
 
     async def _lay_one(self, changes: Changes, *, timeout_ms: int) -> None:
-        columns = Columns(kinds=kinds_of(changes.removed, len(changes)), keys=changes.keys, values=changes.values)
-        frame = build_write(columns, segments=self._core.routes.segments, by_prefix=changes.by_prefix)
+        frame = build_write(columns_of_changes([changes]), segments=self._core.routes.segments, by_prefix=changes.by_prefix)
         request = Message(
             stage=pb.Stage(
                 cache_id=changes.cache_id, attempt=self._attempt, frame=self._frames, blocks=len(frame.table), keep_ms=self._keep_ms

@@ -47,7 +47,7 @@ class _Writer:
         options, context = self._options, TaskContext.get()
         stage = client_of(options).cache(options.cache).stage(keep_ms=options.keep_ms)
         for batches in in_frames(iterator):
-            stage.put_arrow(self._layout.table(batches))
+            self._layout.put(stage, batches)
         query = "" if context is None else context.getLocalProperty(_QUERY) or ""
         return Staged(partition=0 if context is None else context.partitionId(), staged=stage.staged(), query=query)
 

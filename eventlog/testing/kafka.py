@@ -266,10 +266,10 @@ def records_of(batch: RecordBatch) -> list[tuple[bytes | None, bytes | None, dic
     cursor = _Cursor(memoryview(batch.records))
     found: list[tuple[bytes | None, bytes | None, dict[str, bytes]]] = []
     for number in range(batch.count):
-        end = cursor.varint() + cursor.at
-        assert cursor.take(1) == b"\0", "a record has no attributes"
-        cursor.varint()  # since the first one's time
-        assert cursor.varint() == number, "offsets rise one by one"
+        size = cursor.varint()
+        end = cursor.at + size
+        attributes, _, offset = cursor.take(1), cursor.varint(), cursor.varint()  # the second is the time since the first one's
+        assert (attributes, offset) == (b"\0", number), "a record has no attributes, and offsets rise one by one"
         key, value = cursor.text(), cursor.text()
         headers = {(cursor.text() or b"").decode(): cursor.text() or b"" for _ in range(cursor.varint())}
         assert cursor.at == end, "a record is as long as it says"

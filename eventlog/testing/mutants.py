@@ -21,7 +21,7 @@ from eventlog.replication.roster import OWN
 from eventlog.testing import credulous
 
 Make = Callable[[Any], Any]
-World = Literal["cluster", "questions", "group", "reading", "near", "work"]
+World = Literal["cluster", "questions", "group", "reading", "near", "work", "mirror"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

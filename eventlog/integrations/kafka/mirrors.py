@@ -7,7 +7,7 @@ again twice a second, so that each knows within a second what it has to run, and
 import asyncio
 import secrets
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import AbstractAsyncContextManager, suppress
 from functools import partial
 from typing import Any, Final, Protocol
 
@@ -160,7 +160,7 @@ class Mirrors:
         report = Report(shard=int(shard), term=term, revision=mirror.revision)
         self._reports[f"{name}/{shard}"] = report
         try:
-            await Shard(self, self._inside, self._open_kafka, mirror=mirror, report=report).run()
+            await Shard(self, self._open_kafka, mirror=mirror, report=report).run()
         finally:
             if self._reports.get(f"{name}/{shard}") is report:
                 del self._reports[f"{name}/{shard}"]
@@ -185,6 +185,10 @@ class Mirrors:
         if cache.cache_id != mirror.cache_id:
             raise CacheDropped(cache=mirror.cache)
         return shape_of(mirror, cache, cluster=self._node.cluster)
+
+    def source(self, mirror: Mirror) -> AbstractAsyncContextManager[Source]:
+        """The events of a mirror, read until the end of the block."""
+        return self._inside.source(mirror, cluster=self._node.cluster, segments=self._node.segments)
 
     async def has_begun(self, mirror: Mirror, shard: int) -> bool:
         """Return whether it was noted that a shard has written events since the mirror's beginning."""
@@ -335,8 +339,7 @@ class Mirrors:
         until = min(last_id, cache.from_id + (_HEARD_MS << TIME_SHIFT))
         if until <= begin:
             return
-        async with self._inside.open() as connection:
-            source = Source(connection, mirror, cluster=self._node.cluster, segments=self._node.segments)
+        async with self.source(mirror) as source:
             lacking = await source.last_without_before(self.shape(mirror), after=begin, until=until)
         if lacking:
             why = (

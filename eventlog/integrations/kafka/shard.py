@@ -7,9 +7,8 @@ the end of the progress topic is asked for behind that; then everything up to th
 import asyncio
 import logging
 import random
-import time
 from collections.abc import AsyncGenerator, Callable, Iterable
-from contextlib import aclosing, suppress
+from contextlib import AbstractAsyncContextManager, aclosing, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, Protocol, TypeVar
@@ -20,7 +19,7 @@ from eventlog.arrays import Ints
 from eventlog.batch.columns import EventColumns, columns_of_joined
 from eventlog.batch.join import Joined
 from eventlog.errors import EventLogError, ListenerNotFound
-from eventlog.integrations.kafka.source import Answer, Inside, Source, lifted
+from eventlog.integrations.kafka.source import Answer, Reading, lifted
 from eventlog.kafka.envelope import laid_out, rows_without_before
 from eventlog.kafka.shape import Shape
 from eventlog.limits import (
@@ -79,6 +78,10 @@ class ShardGround(Protocol):
         """Return the time, in milliseconds since 1970."""
         ...
 
+    def source(self, mirror: Mirror) -> AbstractAsyncContextManager[Reading]:
+        """The events of a mirror, read until the end of the block."""
+        ...
+
     async def has_begun(self, mirror: Mirror, shard: int) -> bool:
         """Return whether it was noted that a shard has written events since the mirror's beginning."""
         ...
@@ -95,9 +98,8 @@ class ShardGround(Protocol):
 class Shard:
     """A shard, and what it shows."""
 
-    def __init__(self, ground: ShardGround, inside: Inside, open_kafka: Callable[[str], Kafka], *, mirror: Mirror, report: Report) -> None:
+    def __init__(self, ground: ShardGround, open_kafka: Callable[[str], Kafka], *, mirror: Mirror, report: Report) -> None:
         self._ground = ground
-        self._inside = inside
         self._open_kafka = open_kafka
         self._mirror = mirror
         self.report = report
@@ -150,15 +152,14 @@ class Shard:
             records = await kafka.records(mirror.progress_topic)
             cluster, term = ground.cluster, self.report.term
             snapshot = progress.snapshot_of(records, mirror, self.report.shard, cluster=cluster, term=term)
-            async with self._inside.open() as connection:
-                source = Source(connection, mirror, cluster=cluster, segments=ground.segments)
+            async with ground.source(mirror) as source:
                 has_begun = await self._check_progress(kafka, records, own, source)
                 copying = _Copying(self, writer, source, shape=shape, room=room, has_begun=has_begun)
                 done = await copying.snapshot(snapshot, own) if mirror.has_snapshot else None
                 begin = done.at if done is not None and isinstance(done.at, SegmentPositions) else None
                 return await copying.run(progress.places(records, mirror, of=own, begin=begin, cluster=cluster, term=term))
 
-    async def _check_progress(self, kafka: Kafka, records: dict[bytes, bytes], own: Ints, source: Source) -> bool:
+    async def _check_progress(self, kafka: Kafka, records: dict[bytes, bytes], own: Ints, source: Reading) -> bool:
         """Return whether the shard has written events since the mirror's beginning.
 
         Raises:
@@ -234,7 +235,7 @@ class Shard:
 
     def written(self, events: int, made: Parted) -> None:
         """Count a transaction."""
-        self.report.wrote(events, sum(batch.nbytes for batch in made.batches), now=time.monotonic())
+        self.report.wrote(events, sum(batch.nbytes for batch in made.batches), now=asyncio.get_running_loop().time())
         self.report.dead_letters += sum(batch.count for batch in made.letters)
 
     def stands(self, upto: int, position: bytes) -> None:
@@ -267,7 +268,7 @@ class _Taken:
 class _Copying:
     """Reads ahead while a transaction is written, at most one transaction more."""
 
-    def __init__(self, shard: Shard, writer: TransactionWriter, source: Source, *, shape: Shape, room: Room, has_begun: bool) -> None:
+    def __init__(self, shard: Shard, writer: TransactionWriter, source: Reading, *, shape: Shape, room: Room, has_begun: bool) -> None:
         self._shard = shard
         self._writer = writer
         self._source = source
@@ -435,7 +436,7 @@ class _Copying:
 
     async def _stand(self, at: SegmentPositions, upto: int) -> SegmentPositions:
         is_filtered = bool(self._shard.mirror.filter)
-        at, now = lifted(at, upto, is_filtered=is_filtered), time.monotonic()
+        at, now = lifted(at, upto, is_filtered=is_filtered), asyncio.get_running_loop().time()
         if is_filtered and upto > self._saved[0] and now - self._saved[1] >= _SAVED_S:
             await self._commit(
                 Parted([], []), self._records(at, range(len(at.of)))

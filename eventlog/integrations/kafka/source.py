@@ -3,7 +3,7 @@
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 import numpy as np
 
@@ -49,6 +49,34 @@ class Answer:
         return sum(part.events for part in self.parts)
 
 
+class Reading(Protocol):
+    """What a shard needs of the log: that of the node around it, or one that is only played. Everything raises as `Source` does."""
+
+    def token(self, at: SegmentPositions) -> bytes:
+        """Return a place as every reader of the cache has it."""
+        ...
+
+    def answers(self, at: SegmentPositions) -> AsyncGenerator[Answer, None]:
+        """Yield what follows a place, on and on."""
+        ...
+
+    async def entries(self, after: Position | None, of: Ints) -> Answer:
+        """Return entries of segments behind a place among them."""
+        ...
+
+    async def end(self, at: SegmentPositions) -> Answer:
+        """Return what follows a place now."""
+        ...
+
+    async def acknowledged(self) -> int:
+        """Return the id up to which everything was acknowledged."""
+        ...
+
+    async def acknowledge(self, at: SegmentPositions) -> None:
+        """Let retention have what lies before a place."""
+        ...
+
+
 class Inside:
     """The way of all shards of a node to that node. `open` gives each a connection of its own: one that is slow holds up nobody."""
 
@@ -66,6 +94,12 @@ class Inside:
         finally:
             connection.close()
             await connection.wait_closed()
+
+    @asynccontextmanager
+    async def source(self, mirror: Mirror, *, cluster: str, segments: int) -> AsyncIterator["Source"]:
+        """A mirror's events by a connection of its own, until the end of the block."""
+        async with self.open() as connection:
+            yield Source(connection, mirror, cluster=cluster, segments=segments)
 
     def figures(self) -> dict[str, tuple[int, int, int]]:
         """Return used, limit and peak of what requests hold in the node."""

@@ -12,7 +12,7 @@ from eventlog.arrays import Ints
 from eventlog.batch.columns import columns_of_joined
 from eventlog.events import Kind
 from eventlog.ids import ID_MAX
-from eventlog.integrations.kafka.source import Inside, Source
+from eventlog.integrations.kafka.source import Inside
 from eventlog.kafka.records import KIND_LETTERS
 from eventlog.mirror import progress
 from eventlog.mirror.book import Mirror
@@ -107,13 +107,12 @@ class Verifying:
         after, until = int(bounds.low.min()), int(bounds.high.max())
         if after >= until:
             return
-        async with self._inside.open() as connection:
-            source = Source(connection, self._mirror, cluster=self._cluster, segments=self._segments)
-            async with aclosing(source.past(after, until)) as answers:
-                async for answer in answers:
-                    if answer.events:
-                        events = columns_of_joined(answer.parts)
-                        yield Seen(segments=events.segments, offsets=events.offsets, ids=events.ids, letters=_LETTERS[events.kinds])
+        reading = self._inside.source(self._mirror, cluster=self._cluster, segments=self._segments)
+        async with reading as source, aclosing(source.past(after, until)) as answers:
+            async for answer in answers:
+                if answer.events:
+                    events = columns_of_joined(answer.parts)
+                    yield Seen(segments=events.segments, offsets=events.offsets, ids=events.ids, letters=_LETTERS[events.kinds])
 
     def _seen(self, records: list[TopicRecord]) -> Seen:
         """Return what records say in their headers of whose they are; entries of a snapshot and tombstones are told beside events."""

@@ -8,6 +8,65 @@ import numpy as np
 from eventlog.events import Change, Kind
 from eventlog.testing.mutants import Mutant, instead
 
+_SHARD: Final = "eventlog.integrations.kafka.shard"
+
+
+def _commit_progress_apart(_original: Any) -> Any:
+    async def commit(self: Any, made: Any, records: Any) -> None:
+        mirror = self._shard.mirror
+        await self._writer.write({mirror.topic: made.batches}, progress_topic=mirror.progress_topic, progress={})
+        await self._writer.write({}, progress_topic=mirror.progress_topic, progress=records)
+
+    return commit
+
+
+class _Early:
+    """A way into Kafka whose progress was read before."""
+
+    def __init__(self, kafka: Any, records: Any) -> None:
+        self._kafka = kafka
+        self._records = records
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._kafka, name)
+
+    async def records(self, _topic: str) -> Any:
+        return self._records
+
+
+def _read_progress_first(original: Any) -> Any:
+    async def copy(self: Any) -> Any:
+        opened = self._open_kafka
+        kafka = opened(self.mirror.kafka)
+        early = _Early(kafka, await kafka.records(self.mirror.progress_topic))
+        self._open_kafka = lambda _name: early
+        try:
+            return await original(self)
+        finally:
+            self._open_kafka = opened
+
+    return copy
+
+
+def _any_term_counts(found: Any, _mirror: Any, **_: Any) -> Any:
+    return found
+
+
+def _remember_where_it_goes(original: Any) -> Any:
+    def records(self: Any, at: Any, rows: Any) -> Any:
+        self._goes_to = at
+        return original(self, at, rows)
+
+    return records
+
+
+def _let_go_before_the_commit(original: Any) -> Any:
+    async def commit(self: Any, made: Any, records: Any) -> None:
+        await self._source.acknowledge(self._goes_to)
+        await original(self, made, records)
+
+    return commit
+
 
 def _any_commit_counts(_name: str, _state: Any, _commit: Any) -> None:
     return None
@@ -217,5 +276,34 @@ CONSUMER_MUTANTS: Final = (
         make=_forget_the_place,
         seed=100001,
         world="near",
+    ),
+    Mutant(
+        name="progress of a mirror in a transaction of its own",
+        target=f"{_SHARD}:_Copying._commit",
+        make=_commit_progress_apart,
+        seed=0,
+        world="mirror",
+    ),
+    Mutant(
+        name="progress read before the producer is opened",
+        target=f"{_SHARD}:Shard._copy",
+        make=_read_progress_first,
+        seed=0,
+        world="mirror",
+    ),
+    Mutant(
+        name="term of a shard not compared",
+        target="eventlog.mirror.progress:_checked",
+        make=instead(_any_term_counts),
+        seed=0,
+        world="mirror",
+    ),
+    Mutant(
+        name="hold of a mirror moved before the commit",
+        target=f"{_SHARD}:_Copying._commit",
+        make=_let_go_before_the_commit,
+        also=((f"{_SHARD}:_Copying._records", _remember_where_it_goes),),
+        seed=0,
+        world="mirror",
     ),
 )

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from eventlog.testing.consumers.groups import GroupRun
+from eventlog.testing.consumers.mirrors import MirrorRun
 from eventlog.testing.consumers.near import NearRun
 from eventlog.testing.consumers.reading import ReadingRun
 from eventlog.testing.consumers.work import WorkRun
@@ -49,7 +50,20 @@ def run_work(seed: int) -> Outcome:
     return Outcome(violations=tuple(run.violations), errors=tuple(map(repr, run.errors)), reached=run.reached)
 
 
-RUNS: Final[Mapping[str, Callable[[int], Outcome]]] = {"group": run_group, "reading": run_reading, "near": run_near, "work": run_work}
+def run_mirror(seed: int) -> Outcome:
+    """Run a mirror on a seed, and judge it."""
+    run = MirrorRun(seed)
+    run.run()
+    return Outcome(violations=tuple(run.violations), errors=tuple(map(repr, run.errors)), reached=run.reached)
+
+
+RUNS: Final[Mapping[str, Callable[[int], Outcome]]] = {
+    "group": run_group,
+    "reading": run_reading,
+    "near": run_near,
+    "work": run_work,
+    "mirror": run_mirror,
+}
 KINDS: Final = tuple(RUNS)
 
 

@@ -39,7 +39,7 @@ def test_a_failing_seed_is_told_and_fails_the_command(capsys):
         assert main(["--seeds", f"{mutant.seed}:{mutant.seed + 6}"]) == 1
     assert "of group: a commit of " in capsys.readouterr().out
     assert main(["--seeds", "3"]) == 0
-    assert "1 seeds of group, reading, near, work: 0 failed" in capsys.readouterr().out
+    assert "1 seeds of group, reading, near, work, mirror: 0 failed" in capsys.readouterr().out
 
 
 def test_what_was_never_reached_fails_a_run_of_many_seeds(monkeypatch, capsys):
@@ -57,6 +57,17 @@ def test_what_was_never_reached_fails_a_run_of_many_seeds(monkeypatch, capsys):
         ("group", ("crash of a member", "pause of a member", "crash of a node", "pause of a node", "move", "cut", "leave", "commits")),
         ("reading", ("iterations", "query restarts", "pins changed within a segment")),
         ("near", ("served from memory", "watch lost", "own write")),
+        (
+            "mirror",
+            (
+                "events trimmed",
+                "owner wakes",
+                "owners overlap",
+                "shard killed and moved",
+                "connection lost: commit",
+                "connection lost: done",
+            ),
+        ),
         ("work", ("handed out", "dead letters", "dead letters refused", "move", "session ends", "clock jumps", "retries")),
     ],
 )
@@ -76,7 +87,9 @@ def test_a_work_group_ends_with_every_event_done_or_buried():
     assert run.reached["handed out"] > run.reached["write"] > 50
 
 
-@pytest.mark.parametrize("mutant", [mutant for mutant in MUTANTS if mutant.world in ("reading", "near", "work")], ids=lambda one: one.name)
+@pytest.mark.parametrize(
+    "mutant", [mutant for mutant in MUTANTS if mutant.world in ("reading", "near", "work", "mirror")], ids=lambda one: one.name
+)
 def test_the_history_tells_on_a_planted_bug_within_a_few_seeds(mutant):
     with applied(mutant):
         assert any(run_seed(mutant.world, seed).violations for seed in range(mutant.seed, mutant.seed + 20))

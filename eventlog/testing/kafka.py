@@ -20,6 +20,7 @@ TOO_LARGE: Final = 10
 _RECORD_BYTES_MAX: Final = "max.message.bytes"
 _TRANSACTION_S: Final = 60.0
 _LOOK_AGAIN_S: Final = 0.05
+RECORDS_MAX: Final = 1 << 30
 _READ_MAX: Final = 100
 
 
@@ -84,6 +85,11 @@ class FakeBrokers:
         if found is None or partition >= len(found.partitions):
             raise Trouble(UNKNOWN_TOPIC, f"there is no partition {partition} of {topic}")
         return found.partitions[partition]
+
+    @property
+    def size(self) -> int:
+        """How many records and markers there are in all topics."""
+        return sum(map(len, (log for topic in self.topics.values() for log in topic.partitions)))
 
     def stable(self, topic: str, partition: int) -> int:
         """Return the last stable offset: that of the first record whose transaction is open. Those that are too old are given up."""
@@ -164,9 +170,11 @@ class FakeBrokers:
 class FakeKafka:
     """One client of a cluster."""
 
-    def __init__(self, brokers: FakeBrokers, faults: Faults | None = None) -> None:
+    def __init__(self, brokers: FakeBrokers, faults: Faults | None = None, *, records_max: int = RECORDS_MAX) -> None:
+        """`records_max`: so many records wear a producer out."""
         self._brokers = brokers
         self._faults: Faults = faults or NoFaults()
+        self._records_max = records_max
 
     @asynccontextmanager
     async def _asked(self) -> AsyncIterator[FakeBrokers]:
@@ -228,18 +236,22 @@ class FakeKafka:
         """A producer that has fenced all earlier ones of its id."""
         async with self._asked() as brokers:
             epoch = brokers.init_producer(transactional_id)
-        yield FakeWriter(self._brokers, self._faults, (transactional_id, epoch))
+        yield FakeWriter(self._brokers, self._faults, who=(transactional_id, epoch), records_max=self._records_max)
 
 
 class FakeWriter:
     """A producer. What it has open when its process ends stays open."""
 
-    is_worn: bool = False
-
-    def __init__(self, brokers: FakeBrokers, faults: Faults, who: tuple[str, int]) -> None:
+    def __init__(self, brokers: FakeBrokers, faults: Faults, *, who: tuple[str, int], records_max: int) -> None:
         self._brokers = brokers
         self._faults = faults
         self._who = who
+        self._records_left = records_max
+
+    @property
+    def is_worn(self) -> bool:
+        """Whether another producer is to go on."""
+        return self._records_left <= 0
 
     async def write(self, batches: Mapping[str, Sequence[RecordBatch]], *, progress_topic: str, progress: Mapping[bytes, bytes]) -> None:
         """Write batches and progress, all or nothing. Raises Trouble: it was not, or nobody knows."""
@@ -255,6 +267,7 @@ class FakeWriter:
             brokers.put(*self._who, progress_topic, record)
         await at("commit")
         brokers.end(*self._who, "committed")
+        self._records_left -= sum(batch.count for some in batches.values() for batch in some) + len(progress)
         await at("done")
 
 

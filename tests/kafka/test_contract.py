@@ -2,9 +2,9 @@
 
 import pytest
 
-from eventlog.integrations.kafka.broker import AioKafka
+from eventlog.integrations.kafka.broker import RECORDS_MAX, AioKafka, AioWriter
 from eventlog.node.outbound import Outbound
-from eventlog.testing.kafka_contract import KafkaContract
+from eventlog.testing.kafka_contract import KafkaContract, batches, run
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(300)]
 
@@ -16,3 +16,17 @@ class TestAioKafka(KafkaContract):
 
     def client(self) -> AioKafka:
         return AioKafka(self.broker, Outbound(node="n", kafka={}, allow=()))
+
+    def test_a_producer_is_worn_before_its_sequences_come_to_their_end(self, topic: str) -> None:
+        async def work() -> None:
+            kafka = await self.made(topic)
+            async with kafka.writer(topic) as writer:
+                assert isinstance(writer, AioWriter)
+                writer.records = RECORDS_MAX - 3
+                await writer.write({topic: batches([1])}, progress_topic=f"{topic}.progress", progress={b"a": b"1"})
+                assert not writer.is_worn
+                await writer.write({topic: batches([2])}, progress_topic=f"{topic}.progress", progress={})
+                assert writer.is_worn
+            assert await self.ids(kafka, topic) == [1, 2]
+
+        run(work())

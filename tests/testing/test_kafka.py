@@ -18,6 +18,20 @@ class TestFakeKafka(KafkaContract):
         return FakeKafka(self.brokers)
 
 
+def test_a_producer_is_worn_by_so_many_records() -> None:
+    async def work() -> None:
+        kafka = FakeKafka(FakeBrokers(), records_max=3)
+        for topic in ("t", "p"):
+            await kafka.create(topic, partitions=1, settings={})
+        async with kafka.writer("one") as writer:
+            await writer.write({"t": batches([1])}, progress_topic="p", progress={b"a": b"1"})
+            assert not writer.is_worn
+            await writer.write({"t": batches([2])}, progress_topic="p", progress={})
+            assert writer.is_worn
+
+    run(work())
+
+
 def test_what_is_behind_an_open_transaction_is_not_seen_until_it_is_given_up() -> None:
     async def work() -> None:
         brokers = FakeBrokers()

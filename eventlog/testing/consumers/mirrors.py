@@ -48,7 +48,9 @@ _OFF: Final = Struct(">iq")
 _STEPS: Final = 100
 _WRITES_MAX: Final = 60  # a backlog of all of them is laid out within the loop, and not in a thread
 _BREAKS: Final = 0.03
+_RECORDS_MAX: Final = 30  # of a producer
 _SETTLE_S: Final = 150
+_IDLE_S: Final = 60
 _LOOK_S: Final = 0.3
 _STEP_S: Final = (0.0, 1.5)
 
@@ -174,6 +176,10 @@ class MirrorRun:
         while self._former:
             self._hear()
         self._pass(_SETTLE_S)
+        before = self.brokers.size
+        self._pass(_IDLE_S)
+        if self.brokers.size != before:
+            self.violations.append(f"idle shards wrote {self.brokers.size - before} records")
         for owner in self._owners:
             if owner.report.state in STANDING:
                 self.violations.append(f"shard {owner.number} stands still: {owner.report.state}, {owner.report.why}")
@@ -229,7 +235,7 @@ class Owner:
         self.is_still = False
         self.report = Report(shard=shard, term=term)
         self.task: asyncio.Task[None] | None = None
-        self.shard = Shard(self, lambda _: FakeKafka(run.brokers, self), mirror=MIRROR, report=self.report)
+        self.shard = Shard(self, lambda _: FakeKafka(run.brokers, self, records_max=_RECORDS_MAX), mirror=MIRROR, report=self.report)
 
     def end(self) -> None:
         """Have nothing done by it any more; what it has open in Kafka stays open."""

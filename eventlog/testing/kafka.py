@@ -255,6 +255,7 @@ class FakeWriter:
 
     async def write(self, batches: Mapping[str, Sequence[RecordBatch]], *, progress_topic: str, progress: Mapping[bytes, bytes]) -> None:
         """Write batches and progress, all or nothing. Raises Trouble: it was not, or nobody knows."""
+        assert not self.is_worn, "a producer that is worn is given up"
         brokers, at = self._brokers, self._faults.at
         await at("asked")
         brokers.begin(*self._who)

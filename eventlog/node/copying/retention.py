@@ -138,12 +138,15 @@ class Retention:
         self._trimming = asyncio.Lock()
         self._marks: Ints = np.zeros(node.store.segments, np.int64)  # durable for sure
         self._looks: dict[int, Look | None] = {}  # what the last window of a cache was read for
+        self._caught_up: dict[int, Ints] = {}  # of each cache and segment led here, the cut that was made up for
 
     # ------------------------------------------------------------ for all nodes
 
     async def run_all(self) -> None:
         """Apply the limits of every cache that has any, if this node is the one to do so; trim the copies like the originals."""
         await self._node.trimmed_copies.spread()
+        for cache in list(self._node.caches):
+            await self._catch_up(cache)
         if not self._node.replicas.serving[0]:
             return
         for cache in list(self._node.caches):
@@ -157,6 +160,25 @@ class Retention:
             except EventLogError as error:  # the limits of the caches after this one hold all the same
                 log.warning("retention_failed cache=%s error=%s", cache.name, error)
                 self._node.failures["retention"] += 1
+
+    async def _catch_up(self, cache: CacheState) -> None:
+        """Remove from segments that are led here what earlier cuts let go, and what nobody was here to remove then.
+
+        A cut is one id over all segments. A primary that died before its backups heard how far it had trimmed leaves its successor more
+        than they have; and a primary whose state was not on disk as far as the cut has left that segment alone.
+        """
+        due = cache.last_trimmed_id
+        caught_up = self._caught_up.setdefault(cache.cache_id, np.zeros(self._node.store.segments, np.int64))
+        behind = np.flatnonzero(self._node.replicas.serving & (caught_up < due))
+        if cache.dropped or not len(behind):
+            return
+        find = partial(trims_to, self._node.store, cache.cache_id, behind.tolist(), cut=due, trimmed_ids=cache.removed_ids.copy())
+        trims = await aside(find)
+        caught_up[behind] = due
+        if trims:
+            marks = await self.flush()
+            await self.remove(cache, [trim for trim in trims if trim.last_id <= marks[trim.segment]])
+            caught_up[[trim.segment for trim in trims if trim.last_id > marks[trim.segment]]] = 0
 
     def _has_listeners(self) -> bool:
         return any(cache.name == LISTENERS for cache in self._node.caches)

@@ -6,7 +6,7 @@ import numpy as np
 
 from eventlog.node.copying.trimmed_copies import TrimmedCopies
 from eventlog.node.reading.fetch import note_trimmed
-from eventlog.segment.keys import log_range
+from eventlog.segment.keys import log_range, parse_log_key
 from eventlog.segment.trimming import Trim
 from eventlog.wire.eventlog_pb2 import FetchAnswer
 from tests.node.nodes import cache_of, submit, with_node
@@ -56,5 +56,22 @@ def test_a_copy_is_trimmed_also_where_a_reader_has_heard_of_it_before(tmp_path):
         await node.retention.remove(cache, [Trim(int(segment), cache.cache_id, id_, 0)])
         assert node.store.read_log(*log_range(int(segment), cache.cache_id, after=0, upto=id_), bytes_max=1 << 20) == []
         assert (cache.removed_ids[segment], cache.trimmed_ids[segment], cache.events_kept) == (id_, id_, 0)
+
+    with_node(tmp_path, act)
+
+
+def test_a_new_primary_removes_what_the_one_before_had_removed(tmp_path):
+    """A cut is one id over all segments: what is trimmed in one of them says what is to be gone in the others."""
+
+    async def act(node):
+        cache = await cache_of(node, retain_events=1_000)
+        ids = [int((await submit(node, cache, [(b"k%d" % number, b"v")])).ids.item()) for number in range(40)]
+        cut, told = ids[29], int(cache.next_offsets.argmax())
+        cache.trimmed_ids[told] = cut  # by a node that is gone
+        await node.retention.run_all()
+        kept = node.store.read_log(b"", b"\xff" * 8, bytes_max=1 << 20)
+        places = [parse_log_key(key) for key, _ in kept]
+        assert sorted(base for _, cache_id, base in places if cache_id == cache.cache_id) == ids[30:]
+        assert cache.events_kept == 10
 
     with_node(tmp_path, act)

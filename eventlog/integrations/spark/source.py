@@ -4,14 +4,32 @@ Spark makes these objects on the driver and sends them, pickled, to its tasks: s
 they are used, one a process.
 """
 
+import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    EqualNullSafe,
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    InputPartition,
+    IsNotNull,
+    IsNull,
+    LessThan,
+    LessThanOrEqual,
+    Not,
+    StringStartsWith,
+)
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, ReadMaxRows, SupportsTriggerAvailableNow
 
 from eventlog import blocking
@@ -24,6 +42,7 @@ from eventlog.integrations.archive.reading import Archive, open_archive
 from eventlog.integrations.archive.table import File
 from eventlog.integrations.spark.offsets import Scope, id_of, offset_of
 from eventlog.integrations.spark.options import SourceOptions, Start, read_options, sink_options
+from eventlog.integrations.spark.pushing import Condition, Known, Operator, Pushed, push
 from eventlog.integrations.spark.session import client_of
 from eventlog.integrations.spark.sink import BatchWriter, StreamWriter, layout_of
 from eventlog.integrations.spark.values import (
@@ -47,6 +66,19 @@ if TYPE_CHECKING:
 
 
 STATE_ROWS: Final = 10_000
+_PUSHES_IN: Final = "data_source_pushdown_filters.py"  # where Spark plans a read while spark.sql.python.filterPushdown.enabled is true
+_OPERATORS: Final[dict[type[Filter], Operator]] = {
+    EqualTo: "=",
+    EqualNullSafe: "<=>",
+    LessThan: "<",
+    LessThanOrEqual: "<=",
+    GreaterThan: ">",
+    GreaterThanOrEqual: ">=",
+    In: "IN",
+    IsNull: "IS NULL",
+    IsNotNull: "IS NOT NULL",
+    StringStartsWith: "STARTS WITH",
+}
 
 
 class EventLogSource(DataSource):
@@ -69,9 +101,14 @@ class EventLogSource(DataSource):
         return ", ".join(f"`{name}` {types[name]}" for name in asked.columns or shown_columns(types, asked))
 
     def reader(self, schema: "StructType") -> "EventsReader | StateReader":
-        """Return what reads a batch in the columns of `schema`."""
+        """Return what reads a batch in the columns of `schema`.
+
+        Spark refuses readers that take filters while the setting for it is off, and tells nobody whether it is on: only who calls does.
+        """
         asked = self._asked
-        return (StateReader if asked.rows == "state" else EventsReader)(asked, _shape(asked, schema))
+        pushes = sys._getframe(1).f_code.co_filename.endswith(_PUSHES_IN)  # noqa: SLF001 -- see above
+        events, state = (FilteringEventsReader, FilteringStateReader) if pushes else (EventsReader, StateReader)
+        return (state if asked.rows == "state" else events)(asked, _shape(asked, schema))
 
     def streamReader(self, schema: "StructType") -> "EventsStreamReader":  # noqa: N802 -- Spark's name
         """Return what reads a stream in the columns of `schema`."""
@@ -154,6 +191,7 @@ class _Reading:
     def __init__(self, options: SourceOptions, shape: Shape) -> None:
         self._options = options
         self._shape = shape
+        self._pushed: Pushed | None = None
 
     @property
     def _cache(self) -> blocking.Cache:
@@ -254,6 +292,11 @@ class EventsReader(_Reading, DataSourceReader):
         end = options.ending_position
         after = self._begin(options.starting_position or Start(word="earliest"))
         upto = None if end.word == "latest" else self._begin(end)
+        if (pushed := self._pushed) is not None:
+            last = self._cache.log_ends().last_id if upto is None else upto
+            after, upto = max(after, pushed.after), min(last, pushed.upto)
+            if pushed.is_nothing or after >= upto:
+                return []
         return self._partitions(self._plan(after, upto=upto))
 
 
@@ -263,6 +306,8 @@ class StateReader(_Reading, DataSourceReader):
     def partitions(self) -> list[RangePartition]:
         """Return what the tasks read: segments, and the id as of which, 0 for now."""
         options, cache = self._options, self._cache
+        if self._pushed is not None and self._pushed.is_nothing:
+            return []
         segments = options.segments or tuple(range(client_of(options).segments_count))
         as_of = 0 if options.as_of is None else options.as_of.id
         ranges = ranges_of(-1, as_of, segments=segments, events=max(cache.size(), 1), nbytes=0, asked=options.partitions)
@@ -271,6 +316,8 @@ class StateReader(_Reading, DataSourceReader):
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
         """Yield the entries of some segments."""
         options, wanted = self._options, partition.value
+        if wanted is None:  # as of events
+            return
         found = self._cache.entries(
             segments=wanted.segments, batch_size=STATE_ROWS, metadata=True, at=wanted.upto or None, **options.reading()
         )
@@ -279,6 +326,44 @@ class StateReader(_Reading, DataSourceReader):
             for batch in rows.batches():
                 if len(batch):
                     yield rows_of(state_batch(batch, self._shape.read, cache=options.cache, is_avro=is_avro))
+
+
+class _Filtering(_Reading):
+    """A reader that has nodes judge what it can of Spark's filters."""
+
+    def pushFilters(self, filters: Sequence[Filter]) -> list[Filter]:  # noqa: N802 -- Spark's name
+        """Take filters; return those that stay with Spark."""
+        options, client, info = self._options, client_of(self._options), self._cache.info()
+        known = Known(
+            cache=options.cache,
+            segments=client.segments_count,
+            key_type=str if info.key_format == "utf8" else bytes,
+            keys_have_segments=info.state,
+            by_prefix=info.route_by_prefix,
+            is_state=options.rows == "state",
+        )
+        self._pushed, left = push([_condition(one) for one in filters], known, options)
+        self._options = self._pushed.options(options, segments=known.segments)
+        return [filters[place] for place in left]
+
+
+class FilteringEventsReader(_Filtering, EventsReader):
+    """Reads a batch of events that match."""
+
+
+class FilteringStateReader(_Filtering, StateReader):
+    """Reads the entries that match."""
+
+
+def _condition(given: Filter) -> Condition | None:
+    """Return a filter as a condition, None where it is none of a column."""
+    is_negated = isinstance(given, Not)
+    inner: Any = given.child if isinstance(given, Not) else given
+    operator = _OPERATORS.get(type(inner))
+    if operator is None or len(inner.attribute) != 1:
+        return None
+    value: Any = getattr(inner, "value", None)
+    return Condition(column=inner.attribute[0], operator=operator, value=tuple(value) if operator == "IN" else value, is_negated=is_negated)
 
 
 class EventsStreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow):

@@ -1,9 +1,7 @@
 """Rows and tables."""
 
 import os
-import sys
-
-import pytest
+from contextlib import redirect_stderr
 
 from eventlog_cli.output import id_fields, note, table
 
@@ -26,10 +24,9 @@ def test_what_is_missing_is_a_dash_and_no_rows_are_heads_alone() -> None:
     assert table(("a", "b"), []) == "a  b"
 
 
-def test_a_line_that_nobody_reads_any_more_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_line_that_nobody_reads_any_more_ends_nothing() -> None:
     reading, writing = os.pipe()
     os.close(reading)
-    with os.fdopen(writing, "w") as stderr:
-        monkeypatch.setattr(sys, "stderr", stderr)
+    with os.fdopen(writing, "w") as stderr, redirect_stderr(stderr):
         for _ in range(2):
             note("progress")

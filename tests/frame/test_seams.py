@@ -17,8 +17,8 @@ from tests.frame.test_tree import TOP, place, python_files, tree_of
 
 pytestmark = pytest.mark.source
 
-PUT_IN_PLACE_MAX = 48
-"""A third is Python's own: streams, the resolver, the loop's calls. Most of the others make a step inside fail or come late."""
+PUT_IN_PLACE_MAX = 40
+"""A quarter is Python's own: the resolver, the loop's calls. Most of the others make a step inside fail or come late."""
 PRIVATE_NAMES_MAX = 141
 """Two fifths are moments in which a member of a group loses its session, and both ends of a copy: neither has a core of its own yet."""
 BENCHMARKS = TOP / "tests" / "benchmarks"  # what they test is no product

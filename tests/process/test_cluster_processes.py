@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, redirect_stderr, suppress
 from pathlib import Path
 from typing import Any
 
@@ -152,13 +152,13 @@ def test_a_node_for_which_the_system_has_no_process_is_tried_again(tmp_path, mon
     assert asyncio.run(asyncio.wait_for(supervisor.run(), WITHIN_S)) == 4
 
 
-def test_the_nodes_go_on_when_nobody_reads_the_log(tmp_path, monkeypatch):
+def test_the_nodes_go_on_when_nobody_reads_the_log(tmp_path):
     reader, writer = os.pipe()
     os.close(reader)
     log, says = os.fdopen(writer, "w"), "print('ready', flush=True); raise SystemExit(4)"
-    monkeypatch.setattr(sys, "stderr", log)
     supervisor = Supervisor(NodeConfig(data=tmp_path / "data", processes=2), command=[sys.executable, "-c", says])
-    assert asyncio.run(asyncio.wait_for(supervisor.run(), WITHIN_S)) == 4
+    with redirect_stderr(log):
+        assert asyncio.run(asyncio.wait_for(supervisor.run(), WITHIN_S)) == 4
     with suppress(BrokenPipeError):
         log.close()
 

@@ -4,6 +4,7 @@ import argparse
 import sys
 import time
 from collections import Counter
+from collections.abc import Sequence
 from typing import Final
 
 from eventlog.testing.consumers.run import KINDS, run_seed
@@ -41,14 +42,20 @@ REQUIRED: Final = (
 SEEDS_MIN_FOR_REACH: Final = 50  # fewer may miss one by chance
 
 
-def main(arguments: list[str]) -> int:
-    """Return the exit code: 1 when a seed failed, or when something never happened."""
+def main(
+    arguments: list[str],
+    *,
+    known: Sequence[int] = CONSUMERS_FAILED_ONCE,
+    required: Sequence[str] = REQUIRED,
+    seeds_min_for_reach: int = SEEDS_MIN_FOR_REACH,
+) -> int:
+    """Return the exit code: 1 when a seed failed, or when something `required` never happened in enough seeds."""
     parser = argparse.ArgumentParser(prog="python -m eventlog.testing.consumers", description=__doc__)
     parser.add_argument("--seeds", default="0:100", help="A:B, B excluded, or one seed")
     parser.add_argument("--known", action="store_true", help="also run every seed that ever failed")
     chosen = parser.parse_args(arguments)
     first, _, end = chosen.seeds.partition(":")
-    seeds = [*(CONSUMERS_FAILED_ONCE if chosen.known else ()), *range(int(first), int(end or int(first) + 1))]
+    seeds = [*(known if chosen.known else ()), *range(int(first), int(end or int(first) + 1))]
     reached: Counter[str] = Counter()
     failed, begun = 0, time.process_time()
     for seed in seeds:
@@ -60,9 +67,9 @@ def main(arguments: list[str]) -> int:
                 for sentence in (*outcome.violations[:3], *outcome.errors[:3]):
                     say(f"seed {seed} of {kind}: {sentence}")
     say(f"{len(seeds)} seeds of {', '.join(KINDS)}: {failed} failed, {time.process_time() - begun:.1f} CPU-seconds")
-    for name in sorted({*reached, *REQUIRED}):
+    for name in sorted({*reached, *required}):
         say(f"  {name:<32} {reached[name]:>8,} times")
-    missing = [name for name in REQUIRED if not reached[name]] if len(seeds) >= SEEDS_MIN_FOR_REACH else []
+    missing = [name for name in required if not reached[name]] if len(seeds) >= seeds_min_for_reach else []
     for name in missing:
         say(f"never reached: {name}")
     return 1 if failed or missing else 0

@@ -3,6 +3,7 @@
 import argparse
 import os
 import sys
+from collections.abc import Sequence
 from itertools import chain
 
 from eventlog.testing.sim.cluster import run_seed
@@ -15,7 +16,7 @@ def _range(text: str) -> range:
     return range(int(first), int(end)) if end else range(int(first), int(first) + 1)
 
 
-def main(arguments: list[str]) -> int:
+def main(arguments: list[str], *, known: Sequence[int] = FAILED_ONCE) -> int:
     """Return the exit code: 1 when a seed failed, or when an interesting state was never reached."""
     parser = argparse.ArgumentParser(prog="python -m eventlog.testing.sim", description=__doc__)
     parser.add_argument("--seeds", type=_range, nargs="+", default=[range(100)], help="A:B, B excluded, or one seed; several if wanted")
@@ -25,7 +26,7 @@ def main(arguments: list[str]) -> int:
     chosen = parser.parse_args(arguments)
     if chosen.trace is not None:
         return _trace(chosen.trace)
-    seeds = [*(FAILED_ONCE if chosen.known else ()), *chain.from_iterable(chosen.seeds)]
+    seeds = [*(known if chosen.known else ()), *chain.from_iterable(chosen.seeds)]
     return 0 if report_seeds(seeds, processes=chosen.processes).is_good else 1
 
 

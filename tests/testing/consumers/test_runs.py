@@ -2,7 +2,6 @@
 
 import pytest
 
-import eventlog.testing.consumers.__main__ as command
 from eventlog.testing.consumers.__main__ import main
 from eventlog.testing.consumers.groups import GroupRun
 from eventlog.testing.consumers.run import KINDS, run_seed
@@ -12,10 +11,9 @@ from tests.examples import examples
 from tests.lanes import lanes
 
 
-def test_seeds_that_failed_once_are_run_again_by_every_test_run(monkeypatch, capsys):
+def test_seeds_that_failed_once_are_run_again_by_every_test_run(capsys):
     assert any({"eventlog.testing.consumers", "--known"} <= set(line) for line in lanes()["sim"].commands)
-    monkeypatch.setattr(command, "CONSUMERS_FAILED_ONCE", (3, 4))
-    assert main(["--known", "--seeds", "5"]) == 0
+    assert main(["--known", "--seeds", "5"], known=(3, 4)) == 0
     assert "3 seeds of" in capsys.readouterr().out
 
 
@@ -42,10 +40,8 @@ def test_a_failing_seed_is_told_and_fails_the_command(capsys):
     assert "1 seeds of group, reading, near, work, mirror: 0 failed" in capsys.readouterr().out
 
 
-def test_what_was_never_reached_fails_a_run_of_many_seeds(monkeypatch, capsys):
-    monkeypatch.setattr(command, "SEEDS_MIN_FOR_REACH", 1)
-    monkeypatch.setattr(command, "REQUIRED", ("commits", "a flood"))
-    assert main(["--seeds", "3"]) == 1
+def test_what_was_never_reached_fails_a_run_of_many_seeds(capsys):
+    assert main(["--seeds", "3"], required=("commits", "a flood"), seeds_min_for_reach=1) == 1
     said = capsys.readouterr().out
     assert "never reached: a flood" in said
     assert "never reached: commits" not in said

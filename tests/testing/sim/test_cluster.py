@@ -4,7 +4,6 @@ import pytest
 
 from eventlog.testing.mutants import MUTANTS
 from eventlog.testing.mutation import applied
-from eventlog.testing.sim import __main__ as command_line
 from eventlog.testing.sim.__main__ import main
 from eventlog.testing.sim.cluster import run_seed
 from eventlog.testing.sim.known import FAILED_ONCE
@@ -64,9 +63,8 @@ def test_many_seeds_that_never_reach_an_interesting_state_fail():
     assert report.is_good
 
 
-def test_seeds_that_failed_once_are_run_again_by_every_test_run(monkeypatch, capsys):
+def test_seeds_that_failed_once_are_run_again_by_every_test_run(capsys):
     assert all(isinstance(seed, int) and seed >= 0 for seed in FAILED_ONCE)
     assert any({"eventlog.testing.sim", "--known"} <= set(command) for command in lanes()["sim"].commands)
-    monkeypatch.setattr(command_line, "FAILED_ONCE", (3, 4))
-    assert main(["--known", "--seeds", "5", "--processes", "1"]) == 0
+    assert main(["--known", "--seeds", "5", "--processes", "1"], known=(3, 4)) == 0
     assert "3 seeds, 0 failed" in capsys.readouterr().out

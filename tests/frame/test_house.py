@@ -15,6 +15,8 @@ DENSE_LINES_MIN = 1_000  # below it a package may have any number of files
 FILES_PER_1000_LINES_MAX = 5
 CLOSE_LINES_MAX = 80
 CALLABLES_MAX = 3
+NAMES_USED_TWICE_MAX = 130
+"""Class names at the top of more than one module, those for tests included. The synchronous client has the names of the client."""
 
 CUT = (
     "batch",
@@ -145,6 +147,12 @@ def test_the_check_sees_a_circle_of_types_and_a_longer_one() -> None:
 def test_one_word_is_one_class_in_a_package(house: dict[str, Module], package: str) -> None:
     names = Counter(node.name for module in of_package(house, package) for node in module.tree.body if isinstance(node, ast.ClassDef))
     assert [name for name, count in names.items() if count > 1] == []
+
+
+def test_few_words_are_several_classes(house: dict[str, Module]) -> None:
+    names = Counter(node.name for module in house.values() for node in module.tree.body if isinstance(node, ast.ClassDef))
+    twice = sorted(name for name, count in names.items() if count > 1)
+    assert len(twice) <= NAMES_USED_TWICE_MAX, ", ".join(twice)
 
 
 @pytest.mark.parametrize("package", CUT)

@@ -135,6 +135,7 @@ MIRROR_SHARDS_MAX = 16  # each has a producer of its own
 MIRROR_INTERVAL_MS_DEFAULT = 100  # from an event to the transaction that it is in
 MIRROR_TRANSACTION_EVENTS_MAX = 10_000
 MIRROR_TRANSACTION_BYTES_MAX = 4 * MIB  # and one answer
+MIRRORS_HELD_BYTES_MAX = 128 * MIB  # of answers that all mirrors of a node have read and not committed; a shard may always hold one
 MIRROR_BATCH_BYTES_MAX = 900 * KIB  # of one partition, below the largest that a topic takes unless told
 
 # filters

@@ -558,6 +558,8 @@ def test_what_shards_count_is_among_the_metrics(node: NodeProcess, client: block
         found = page.read().decode()
     assert f'eventlog_mirror_events_total{{mirror="{name}",shard="0"}} 1\n' in found
     assert f'eventlog_mirror_state{{mirror="{name}",shard="0",state="running"}} 1\n' in found
+    held = {line.split()[0]: int(line.split()[1]) for line in found.splitlines() if "mirror_bytes_held" in line and line[0] != "#"}
+    assert held, "what all mirrors hold is told"
 
 
 def test_a_node_that_is_killed_goes_on_where_it_was(tmp_path: Path, broker: str, name: str) -> None:

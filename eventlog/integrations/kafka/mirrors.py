@@ -32,7 +32,7 @@ from eventlog.integrations.kafka.source import Inside, Source
 from eventlog.integrations.kafka.telling import registered, schema_of, shape_of
 from eventlog.integrations.kafka.verifying import Verifying
 from eventlog.kafka.shape import Shape
-from eventlog.limits import GIB, MIRROR_INTERVAL_MS_DEFAULT, MIRROR_SHARDS_MAX, REQUEST_TIMEOUT_MS_DEFAULT
+from eventlog.limits import GIB, MIRROR_INTERVAL_MS_DEFAULT, MIRROR_SHARDS_MAX, MIRRORS_HELD_BYTES_MAX, REQUEST_TIMEOUT_MS_DEFAULT
 from eventlog.mirror import book as books
 from eventlog.mirror import letters
 from eventlog.mirror.book import Book, Mirror
@@ -51,6 +51,7 @@ from eventlog.state.caches import Caches, CacheState
 from eventlog.transport.connection import Dispatch, Exchange
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message
+from eventlog.wire.flow import ProcessBudget
 from eventlog.wire.session import SessionOptions
 
 MIRRORS: Final = f"{INTERNAL_PREFIX}mirrors"
@@ -97,6 +98,7 @@ class Mirrors:
         self._node = node
         self._inside = Inside(dispatch, session)
         self._open_kafka = open_kafka
+        self.budget = ProcessBudget(MIRRORS_HELD_BYTES_MAX)
         self._book = Book()
         self._version = 0
         self._reports: dict[str, Report] = {}
@@ -206,7 +208,8 @@ class Mirrors:
 
     def figures(self) -> dict[str, tuple[int, int, int]]:
         """Return used, limit and peak of what is bounded here."""
-        return self._inside.figures()
+        budget = self.budget
+        return self._inside.figures() | {"mirror_bytes_held": (budget.used, budget.limit, budget.peak)}
 
     def counters(self) -> Iterator[tuple[str, str, str, float, str]]:
         """Yield what the shards that run here count, and in which states they are: name, help, kind, value, labels."""

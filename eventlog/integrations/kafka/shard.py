@@ -8,7 +8,7 @@ import asyncio
 import logging
 import random
 from collections.abc import AsyncGenerator, Callable, Iterable
-from contextlib import AbstractAsyncContextManager, aclosing, suppress
+from contextlib import AbstractAsyncContextManager, aclosing, closing, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, Protocol, TypeVar
@@ -40,6 +40,7 @@ from eventlog.mirror.shards import segments_of, transactional_id
 from eventlog.read import token
 from eventlog.read.position import Position, SegmentPositions
 from eventlog.read.state import Overlap
+from eventlog.wire.flow import ProcessBudget
 
 log = logging.getLogger("eventlog.mirror")
 _GIVE_WAY_S: Final = (5.0, 8.0)  # before a shard that was fenced looks whether it is still its own
@@ -73,6 +74,11 @@ class ShardGround(Protocol):
 
     @property
     def segments(self) -> int: ...
+
+    @property
+    def budget(self) -> ProcessBudget:
+        """What all shards of the node hold of what they have read."""
+        ...
 
     def wall_ms(self) -> int:
         """Return the time, in milliseconds since 1970."""
@@ -155,9 +161,10 @@ class Shard:
             async with ground.source(mirror) as source:
                 has_begun = await self._check_progress(kafka, records, own, source)
                 copying = _Copying(self, writer, source, shape=shape, room=room, has_begun=has_begun)
-                done = await copying.snapshot(snapshot, own) if mirror.has_snapshot else None
-                begin = done.at if done is not None and isinstance(done.at, SegmentPositions) else None
-                return await copying.run(progress.places(records, mirror, of=own, begin=begin, cluster=cluster, term=term))
+                with closing(copying):
+                    done = await copying.snapshot(snapshot, own) if mirror.has_snapshot else None
+                    begin = done.at if done is not None and isinstance(done.at, SegmentPositions) else None
+                    return await copying.run(progress.places(records, mirror, of=own, begin=begin, cluster=cluster, term=term))
 
     async def _check_progress(self, kafka: Kafka, records: dict[bytes, bytes], own: Ints, source: Reading) -> bool:
         """Return whether the shard has written events since the mirror's beginning.
@@ -215,6 +222,11 @@ class Shard:
     def term(self) -> int:
         """The epoch of the shard's home in which it runs."""
         return self.report.term
+
+    @property
+    def budget(self) -> ProcessBudget:
+        """What all shards of the node hold of what they have read."""
+        return self._ground.budget
 
     @property
     def cluster(self) -> str:
@@ -276,6 +288,7 @@ class _Copying:
         self._room = room
         self._has_begun = has_begun
         self._next = _Taken()
+        self._held_bytes = 0  # of the node's budget
         self._has_some = asyncio.Event()
         self._has_room = asyncio.Event()
         self._is_full = asyncio.Event()
@@ -293,8 +306,9 @@ class _Copying:
         while not is_done:
             self._shard.runs("snapshot")
             taken = _Taken()
-            while not (taken.is_full or is_done):
+            while not (taken.is_full or is_done or (taken.answers and not self._has_budget(taken.answers[-1]))):
                 taken.add(answer := await self._source.entries(position, of))
+                self._hold(answer)
                 position = answer.position
                 is_done = position is None or not position.unread
             await self._save_entries(taken, position, is_done=is_done)
@@ -314,6 +328,7 @@ class _Copying:
         )
         await self._commit(made, {progress.snapshot_key(shard.mirror, shard.report.shard): msgspec.json.encode(record)})
         shard.written(taken.events, made)
+        self._let_go(taken.nbytes)
 
     async def run(self, at: SegmentPositions) -> Outcome:
         """Copy what follows a place until the writer is worn. Raises whatever ends it before."""
@@ -340,13 +355,31 @@ class _Copying:
         answers: AsyncGenerator[Answer, None] = self._source.answers(at)
         async with aclosing(answers):
             async for answer in answers:
-                while self._next.is_full:
+                while self._next.is_full or (self._next.answers and not self._has_budget(answer)):
+                    self._is_full.set()  # what is there is written at once, and there is room for one again
                     self._has_room.clear()
                     await self._has_room.wait()
                 self._keep(answer)
 
+    def _has_budget(self, answer: Answer) -> bool:
+        """Whether another one fits what all mirrors of the node may hold. Whoever has none for the next transaction takes one anyway."""
+        return self._shard.budget.has_room(answer.nbytes)
+
+    def _hold(self, answer: Answer) -> None:
+        self._held_bytes += answer.nbytes
+        self._shard.budget.take(answer.nbytes)
+
+    def _let_go(self, nbytes: int) -> None:
+        self._held_bytes -= nbytes
+        self._shard.budget.give(nbytes)
+
+    def close(self) -> None:
+        """Give back what is held."""
+        self._let_go(self._held_bytes)
+
     def _keep(self, answer: Answer) -> None:
         self._next.add(answer)
+        self._hold(answer)
         self._has_some.set()
         if self._next.is_full:
             self._is_full.set()
@@ -379,6 +412,7 @@ class _Copying:
                 await self._shard.begun()
                 self._has_begun = True
             at = behind
+        self._let_go(taken.nbytes)
         return await self._stand(at, upto)
 
     def _records(self, at: SegmentPositions, rows: Iterable[int]) -> dict[bytes, bytes]:

@@ -35,6 +35,7 @@ from eventlog.testing.consumers.log import CACHE, Log, Stored
 from eventlog.testing.kafka import FakeBrokers, FakeKafka
 from eventlog.testing.sim.loop import virtual_loop
 from eventlog.testing.sim.scheduler import Process, Scheduler
+from eventlog.wire.flow import ProcessBudget
 
 SEGMENTS: Final = 4
 MIRROR: Final = Mirror(
@@ -48,6 +49,7 @@ _OFF: Final = Struct(">iq")
 _STEPS: Final = 100
 _WRITES_MAX: Final = 60  # a backlog of all of them is laid out within the loop, and not in a thread
 _BREAKS: Final = 0.03
+_HELD_BYTES_MAX: Final = 4  # an answer counts one
 _RECORDS_MAX: Final = 30  # of a producer
 _SETTLE_S: Final = 150
 _IDLE_S: Final = 60
@@ -70,6 +72,7 @@ class MirrorRun:
         self.trimmed = np.zeros(SEGMENTS, np.int64)
         self.begun: set[int] = set()
         self.is_breaking = True
+        self.budget = ProcessBudget(_HELD_BYTES_MAX)
         self._scheduler = Scheduler()
         self._loop = virtual_loop(Process(self._scheduler), on_error=self._hear_of)
         self._owners: list[Owner] = []  # of each shard the one that leads its home
@@ -185,6 +188,9 @@ class MirrorRun:
                 self.violations.append(f"shard {owner.number} stands still: {owner.report.state}, {owner.report.why}")
             owner.end()
         self._pass(1)
+        if self.budget.used:
+            self.violations.append(f"{self.budget.used} bytes are held by nobody")
+        self.reached["budget used up"] += self.budget.peak >= _HELD_BYTES_MAX
 
     # ------------------------------------------------------------ what was seen
 
@@ -230,6 +236,7 @@ class Owner:
 
     def __init__(self, run: MirrorRun, *, shard: int, term: int) -> None:
         self._run = run
+        self.budget = run.budget
         self.number = shard
         self.term = term
         self.is_still = False

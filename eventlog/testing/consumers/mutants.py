@@ -288,7 +288,7 @@ CONSUMER_MUTANTS: Final = (
         name="progress read before the producer is opened",
         target=f"{_SHARD}:Shard._copy",
         make=_read_progress_first,
-        seed=0,
+        seed=19,
         world="mirror",
     ),
     Mutant(

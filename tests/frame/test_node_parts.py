@@ -19,7 +19,6 @@ LARGER = {
     "IncomingGround": 11,
     "MendingGround": 12,
     "RetentionGround": 13,
-    "StateReadsGround": 11,
     "TakeOverGround": 18,  # begins and ends terms: everything that is led begins and ends with them
     "CopiesGround": 12,
     "InnerGround": 11,

@@ -236,7 +236,6 @@ def _mark(wanted: Scan, batch: StateBatch, segments: Sequence[int], *, at: bytes
 class StateReadsGround(Protocol):
     """What this module needs of the node."""
 
-    number: int
     store: Store
     low: LowWatermark
     storage: StorageThread
@@ -370,7 +369,7 @@ class StateReads:
         return bool(node.low.here[segment] and node.replicas.core.holds[segment] and node.followed.applied[segment] >= self._ends[segment])
 
     def _is_reached(self, number: int) -> bool:
-        if number in (0, self._node.number):
+        if number in (0, self._node.replicas.core.own.node):
             return False
         try:
             self._node.peers.connection(number)

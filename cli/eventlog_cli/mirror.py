@@ -57,7 +57,9 @@ def command() -> None:
     "--format", "format", type=click.Choice(["debezium", "upsert", "raw"]), help="[default: debezium where it can be, else upsert]"
 )
 @click.option(
-    "--encoding", type=click.Choice(["json", "json-schema"]), help="json-schema puts the schema into each record.  [default: json]"
+    "--encoding",
+    type=click.Choice(["json", "json-schema", "avro"]),
+    help="json-schema puts the schema into each record, avro its id in the cluster's registry.  [default: json]",
 )
 @click.option("--key-field", metavar="FIELD", help="Where rows and record keys have the key.  [default: _key]")
 @click.option(

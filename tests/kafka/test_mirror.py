@@ -31,6 +31,7 @@ from eventlog.errors import (
     SchemaRefused,
 )
 from tests.kafka.mirrors import ORDER, SEGMENTS, WAIT_MS, Record, check, read, wait
+from tests.process.cli_ends import Shell
 from tests.process.nodes import NodeProcess
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(300)]
@@ -217,12 +218,15 @@ def test_readers_of_avro_find_the_schemas_in_the_registry(
     if is_subject:
         with SchemaRegistryClient({"url": f"http://{node.http}"}) as schemas:
             schemas.register_schema(name, Schema(json.dumps(ORDER), "AVRO"))
-    given = {"schema_subject": name} if is_subject else {"schema": json.dumps(ORDER)}
     cache = client.create_cache(name)
     cache.put("k", {"total": 1.5})
     cache.put("k", {"total": 2.5, "note": "n"})
     cache.remove("k")
-    topic = client.mirrors.add(name, kafka=broker, encoding="avro", **given).mirror.topic
+    if is_subject:
+        asked = ("--kafka", broker, "--encoding", "avro", "--schema", name, "--json")
+        topic = Shell(node).ok("mirror", "add", name, *asked).row["topic"]
+    else:
+        topic = client.mirrors.add(name, kafka=broker, encoding="avro", schema=json.dumps(ORDER)).mirror.topic
     wait(client, name)
     found = by_confluent(broker, node.http, topic)
     assert [key for key, _ in found] == [{"_key": "k"}] * 4

@@ -129,6 +129,25 @@ def test_the_state_is_each_entry_once_as_of_now_and_as_it_was(spark: Any, node: 
             read(spark, node, "state", **options).load().collect()
 
 
+def test_ranges_cover_a_plan_exactly_and_count_what_is_in_them(spark: Any, node: NodeProcess, orders: blocking.Cache) -> None:
+    events = list(orders.events())
+    rows = read(spark, node, rows="ranges", partitions="5", startingPosition=f"id:{events[9].id}").load().collect()
+    assert len(rows) == 5
+    ids: list[int] = []
+    for row in rows:
+        segments = [int(one) for one in row.segments.split(",")]
+        batches = orders.event_batches(row.after_id, until_id=row.upto_id, segments=segments)
+        found = [id_ for batch in batches for id_ in batch.ids.tolist()]
+        assert (row.events, row.owner != "", row.bytes > 0) == (len(found), True, True)
+        ids += found
+    assert sorted(ids) == [event.id for event in events[10:]]
+    some = read(spark, node, rows="ranges", segments="3,1", columns="owner,segments").load()
+    assert [(row.segments, row.__fields__) for row in some.collect()] == [("1,3", ["owner", "segments"])]
+    assert read(spark, node, rows="ranges", startingPosition="latest").load().collect() == []
+    with pytest.raises(Exception, match="where is for who reads events"):
+        read(spark, node, rows="ranges", where="value.round = 1").load().collect()
+
+
 def test_caches_of_other_formats(spark: Any, node: NodeProcess, client: blocking.Client) -> None:
     plain = client.create_cache("plain", format="bytes", key_format="bytes")
     plain.put(b"\x00k", b"\xffv")
@@ -291,6 +310,12 @@ def test_nothing_is_lost_or_repeated_when_the_node_that_is_read_from_is_killed(s
                 time.sleep(0.2)  # a look at the query; nothing else tells
             query.stop()
             assert batches.all == [event.id for event in cache.events()]
+            before = {segment.segment: segment.primary for segment in client.segments()}
+            ranges = spark.read.format("eventlog").options(servers=",".join(cluster.addresses), cache="c", rows="ranges").load().collect()
+            after = {segment.segment: segment.primary for segment in client.segments()}
+            assert sum(row.events for row in ranges) == len(batches.all)
+            led = [(row.owner, int(segment)) for row in ranges for segment in row.segments.split(",")]
+            assert all(owner in {before[segment], after[segment]} for owner, segment in led)
             print(f"{written} events in {len(batches.ids)} micro-batches, 2 nodes killed")
 
 

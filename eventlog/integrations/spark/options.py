@@ -60,10 +60,10 @@ _CLIENT_NAMES: Final = {"timeout_ms": int, "connect_timeout_ms": int, "reconnect
 _RANGE: Final = re.compile(r"([0-9]{1,5})(?:-([0-9]{1,5}))?")
 
 Word = Literal["earliest", "latest"]
-Rows = Literal["events", "state"]
+Rows = Literal["events", "state", "ranges"]
 Corrupt = Literal["column", "null", "fail"]
 _CORRUPT: Final[dict[str, Corrupt]] = {"column": "column", "null": "null", "fail": "fail"}
-_ROWS: Final[dict[str, Rows]] = {"events": "events", "state": "state"}
+_ROWS: Final[dict[str, Rows]] = {"events": "events", "state": "state", "ranges": "ranges"}
 _WORDS: Final[dict[str, Word]] = {"earliest": "earliest", "latest": "latest"}
 
 
@@ -169,6 +169,16 @@ def _check_place(found: Mapping[str, Any]) -> None:
 
 def _check(found: Mapping[str, Any]) -> None:
     _check_place(found)
+    _check_rows(found)
+    if "corrupt" in found and not found.get("value_schema"):
+        raise InvalidArgument(why="corrupt says what becomes of values that do not fit value_schema: name that, too")
+    if found.get("archive") and found.get("filter"):
+        raise InvalidArgument(why="filter is a filter of the nodes, which archives do not have: use where")
+    if found.get("max_events_per_trigger") and found.get("max_bytes_per_trigger"):
+        raise InvalidArgument(why="give maxEventsPerTrigger or maxBytesPerTrigger: Spark takes one limit")
+
+
+def _check_rows(found: Mapping[str, Any]) -> None:
     if found.get("rows") == "state":
         for name in ("starting_position", "ending_position"):
             if name in found:
@@ -177,12 +187,10 @@ def _check(found: Mapping[str, Any]) -> None:
             raise InvalidArgument(why="archive is for events: entries are the nodes'")
     elif "as_of" in found:
         raise InvalidArgument(why="asOf is for rows=state: events are between startingPosition and endingPosition")
-    if "corrupt" in found and not found.get("value_schema"):
-        raise InvalidArgument(why="corrupt says what becomes of values that do not fit value_schema: name that, too")
-    if found.get("archive") and found.get("filter"):
-        raise InvalidArgument(why="filter is a filter of the nodes, which archives do not have: use where")
-    if found.get("max_events_per_trigger") and found.get("max_bytes_per_trigger"):
-        raise InvalidArgument(why="give maxEventsPerTrigger or maxBytesPerTrigger: Spark takes one limit")
+    if found.get("rows") == "ranges":
+        for name in ("where", "filter", "select", "value_schema", "archive"):
+            if found.get(name):
+                raise InvalidArgument(why=f"{_shown(name)} is for who reads events: rows=ranges only says where they are")
 
 
 def _shown(key: str) -> str:
@@ -257,7 +265,7 @@ def _position(text: str, *, option: str) -> Start:
 
 def _rows(text: str, *, option: str) -> Rows:
     if text not in _ROWS:
-        raise InvalidArgument(why=f"{option} is {text!r}: use {' or '.join(_ROWS)}")
+        raise InvalidArgument(why=f"{option} is {text!r}: use {', '.join(_ROWS)}")
     return _ROWS[text]
 
 

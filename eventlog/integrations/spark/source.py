@@ -66,6 +66,14 @@ if TYPE_CHECKING:
 
 
 STATE_ROWS: Final = 10_000
+RANGE_TYPES: Final = {
+    "segments": "STRING",
+    "after_id": "BIGINT",
+    "upto_id": "BIGINT",
+    "events": "BIGINT",
+    "bytes": "BIGINT",
+    "owner": "STRING",
+}
 _PUSHES_IN: Final = "data_source_pushdown_filters.py"  # where Spark plans a read while spark.sql.python.filterPushdown.enabled is true
 _OPERATORS: Final[dict[type[Filter], Operator]] = {
     EqualTo: "=",
@@ -100,18 +108,22 @@ class EventLogSource(DataSource):
         check_columns(asked.columns, types)
         return ", ".join(f"`{name}` {types[name]}" for name in asked.columns or shown_columns(types, asked))
 
-    def reader(self, schema: "StructType") -> "EventsReader | StateReader":
+    def reader(self, schema: "StructType") -> "EventsReader | StateReader | RangesReader":
         """Return what reads a batch in the columns of `schema`.
 
         Spark refuses readers that take filters while the setting for it is off, and tells nobody whether it is on: only who calls does.
         """
         asked = self._asked
+        if asked.rows == "ranges":
+            return RangesReader(asked, _shape(asked, schema))
         pushes = sys._getframe(1).f_code.co_filename.endswith(_PUSHES_IN)  # noqa: SLF001 -- see above
         events, state = (FilteringEventsReader, FilteringStateReader) if pushes else (EventsReader, StateReader)
         return (state if asked.rows == "state" else events)(asked, _shape(asked, schema))
 
     def streamReader(self, schema: "StructType") -> "EventsStreamReader":  # noqa: N802 -- Spark's name
         """Return what reads a stream in the columns of `schema`."""
+        if self._asked.rows == "ranges":
+            raise InvalidArgument(why="rows=ranges is for a batch: they are those of one plan")
         if self._asked.rows == "state":
             raise InvalidArgument(why="rows=state is for a batch: entries are as of a moment, and what happens to them are events")
         return EventsStreamReader(self._asked, _shape(self._asked, schema))
@@ -131,6 +143,8 @@ def _columns_of(options: SourceOptions) -> Columns:
 
 def _types_of(options: SourceOptions, schema: "StructType | None" = None) -> dict[str, str]:
     """Return the columns that there are, with their types in SQL; what was inferred is in `schema`. Raises InvalidArgument."""
+    if options.rows == "ranges":
+        return dict(RANGE_TYPES)
     found = _columns_of(options)
     if not options.value_schema:
         return found.types
@@ -181,7 +195,7 @@ class FileRange:
 class RangePartition(InputPartition):
     """What one task reads."""
 
-    def __init__(self, value: Range | FileRange) -> None:
+    def __init__(self, value: "Range | FileRange | list[dict[str, Any]]") -> None:
         super().__init__(value)
 
 
@@ -298,6 +312,45 @@ class EventsReader(_Reading, DataSourceReader):
             if pushed.is_nothing or after >= upto:
                 return []
         return self._partitions(self._plan(after, upto=upto))
+
+
+class RangesReader(EventsReader):
+    """Reads where events are, for whoever fetches them in tasks of its own: the ranges of a plan, each of one node's segments."""
+
+    def _partitions(self, plan: "Plan") -> list[RangePartition]:
+        client, asked = client_of(self._options), self._options.partitions
+        wanted = set(self._options.segments or range(client.segments_count))
+        by_owner: dict[str, list[int]] = {}
+        for segment in client.segments():
+            if segment.segment in wanted:
+                by_owner.setdefault(segment.primary, []).append(segment.segment)
+        rows: list[dict[str, Any]] = []
+        for owner, segments in sorted(by_owner.items()):
+            of = self._cache.plan(plan.after, upto=plan.upto, segments=segments)
+            share = max(asked * len(segments) // len(wanted), 1) if asked else 0
+            for one in ranges_of(plan.after, plan.upto, segments=segments, events=of.events, nbytes=of.bytes, asked=share):
+                found = self._cache.plan(plan.after, upto=plan.upto, segments=one.segments)
+                rows.append(
+                    {
+                        "segments": ",".join(map(str, one.segments)),
+                        "after_id": plan.after,
+                        "upto_id": plan.upto,
+                        "events": found.events,
+                        "bytes": found.bytes,
+                        "owner": owner,
+                    }
+                )
+        return [RangePartition(rows)] if rows else []
+
+    def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
+        """Yield the ranges."""
+        import pyarrow as pa  # noqa: PLC0415 -- as everywhere here, loaded where it is used
+
+        if partition.value is not None:
+            types = {"STRING": pa.string(), "BIGINT": pa.int64()}
+            yield pa.RecordBatch.from_pylist(
+                partition.value, schema=pa.schema([(name, types[RANGE_TYPES[name]]) for name in self._shape.names])
+            )
 
 
 class StateReader(_Reading, DataSourceReader):

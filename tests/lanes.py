@@ -98,7 +98,7 @@ def lanes() -> dict[str, Lane]:
             commands=(
                 (python, "-m", "eventlog.testing.sim", "--known", "--seeds", *SEEDS, "--processes", "1"),
                 (python, "-m", "eventlog.testing.consumers", "--known", "--seeds", "0:100"),
-                (python, "-m", "tests.sim", "0:40"),
+                (python, "-m", "tests.sim", "0:60"),
                 (python, "-m", "eventlog.testing.mutation", "--known", "--processes", "1"),
             ),
         ),

@@ -7,6 +7,7 @@ import pytest
 
 from eventlog.testing.mutation import MUTANTS, RANGES, SEEDS_MAX
 from tests.docs.pages import TOP
+from tests.sim.mutants import MUTANTS as WHOLE_NODES_MUTANTS
 
 pytestmark = pytest.mark.source
 
@@ -41,3 +42,8 @@ def test_a_rule_that_no_seed_needs_has_a_test_that_is_there():
         assert found, rule
         assert reason, rule
         assert any(f"\ndef {found[2]}(" in path.read_text() for path in TOP.joinpath("tests").rglob(found[1])), rule
+
+
+def test_every_planted_bug_of_whole_nodes_is_listed_and_no_other():
+    listed = PAGE.partition("<!-- whole nodes -->\n")[2].partition("<!-- /whole nodes -->")[0].splitlines()
+    assert [line.removeprefix("- ") for line in listed if line] == [mutant.name for mutant in WHOLE_NODES_MUTANTS]

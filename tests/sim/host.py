@@ -4,6 +4,7 @@ import asyncio
 import random
 import socket
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 from eventlog.node.workers import Turn
@@ -12,6 +13,7 @@ from eventlog.testing.sim.scheduler import Process, Timer
 from tests.sim.network import Address, BoundSocket, Listening, MakeProtocol, Network, Wire
 
 Item = TypeVar("Item")
+Made = TypeVar("Made")
 JOB_US = (20, 900)
 TURN_US = (50, 4_000)  # a sync among it
 HANDLER_US = 2
@@ -34,13 +36,14 @@ class HostLoop(VirtualLoop):
         task.add_done_callback(lambda done: self.tasks.pop(done, None))
         return task
 
-    def run_now(self, action: Callable[[], object]) -> None:
-        """Run something as a callback of this loop."""
+    def run_now(self, action: Callable[[], Made]) -> Made:
+        """Return what something makes as a callback of this loop."""
+        before = asyncio._get_running_loop()
         asyncio._set_running_loop(self)
         try:
-            action()
+            return action()
         finally:
-            asyncio._set_running_loop(None)
+            asyncio._set_running_loop(before)
 
     def call_soon_threadsafe(self, callback: Callable[..., object], *args: Any, context: Any = None) -> asyncio.Handle:
         return self.call_soon(callback, *args, context=context)
@@ -72,7 +75,8 @@ class HostLoop(VirtualLoop):
         return [(socket.AF_INET, socket.SOCK_STREAM, 0, "", (host, port))]
 
     async def create_server(self, protocol_factory: MakeProtocol, *_: Any, sock: Any = None, **__: Any) -> Any:
-        return Listening(self.network, self, sock.getsockname(), protocol_factory)
+        accept = partial(self.run_now, protocol_factory)  # what it makes is of this loop, whoever connects
+        return Listening(self.network, self, sock.getsockname(), accept)
 
     async def create_connection(self, protocol_factory: MakeProtocol, host: Any, port: Any, **_: Any) -> Any:
         """Reach whoever listens there, or nobody, after a round trip."""

@@ -2,9 +2,13 @@
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Final
 
-from eventlog.testing.mutants import Mutant
+import numpy as np
+
+from eventlog.events import Change
+from eventlog.testing.mutants import Mutant, instead
 
 
 def _tell_before_it_is_written(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -19,12 +23,73 @@ def _show_nothing(original: Callable[..., Any]) -> Callable[..., Any]:
     return lambda self, _entries, nbytes: original(self, [], nbytes)
 
 
+def _marks_as_of_the_furthest(original: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda caches, *, marks, **others: original(caches, marks=np.full_like(marks, marks.max()), **others)
+
+
+def _commit_what_was_lost(original: Callable[..., Any]) -> Callable[..., Any]:
+    def end(self: Any, group: Any, flight: Any) -> None:
+        flight.lost = ()
+        original(self, group, flight)
+
+    return end
+
+
+def _acknowledge_what_is_there(original: Callable[..., Any]) -> Callable[..., Any]:
+    async def acknowledging(self: Any, poll: Any) -> bytes:
+        poll = type(poll)(cache_id=poll.cache_id, after=await self._end() if await original(self, poll) else 0)
+        found: bytes = await original(self, poll)
+        return found
+
+    return acknowledging
+
+
+async def _hold_nothing(_self: Any, _cache_id: int, _segments: Any) -> list[Any]:
+    return []
+
+
+def _follow_without_dropping(self: Any, upto: int, **_: Any) -> None:
+    self.upto = max(self.upto, upto)
+
+
+def _begin_the_segment_again(_original: Any) -> Any:
+    return property(lambda self: ((*self.open, *(segment for segment in self.left if segment not in self.open)), None))
+
+
+def _take_any_place(self: Any, cursors: Any) -> None:
+    for cursor in cursors:
+        self.open[cursor.segment] = cursor
+        if cursor.finished:
+            self.left.pop(cursor.segment, None)
+            del self.open[cursor.segment]
+
+
+def _changes_without_joined(original: Callable[..., Any]) -> Callable[..., Any]:
+    def changes(self: Any, events: Any) -> Any:
+        found = original(self, events)
+        return np.where(found == Change.JOINED, 0, found).astype(np.uint8)
+
+    return changes
+
+
+def _keep_as_done_what_was_handed_out(original: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda self: [replace(one, is_done=one.is_done or bool(one.member)) for one in original(self)]
+
+
+def _see_without_judging(original: Callable[..., Any]) -> Callable[..., Any]:
+    def see(self: Any, entry: Any) -> bool:
+        original(self, entry)
+        return True
+
+    return see
+
+
 MUTANTS: Final = (
     Mutant(
         name="commit before the storage thread's answer",
         target="eventlog.node.writing.storage:StorageThread.append_and_tell",
         make=_tell_before_it_is_written,
-        seed=0,
+        seed=2,
     ),
     Mutant(
         name="overlay without what the state does not hold yet",
@@ -44,5 +109,55 @@ MUTANTS: Final = (
         make=lambda _: lambda self, number, _segment, _sequence: number in self._producers,
         also=(("eventlog.state.producers:ProducerTable._sort_block", lambda _: lambda *_args, **_options: None),),
         seed=0,
+    ),
+    Mutant(
+        name="mark ahead of the state",
+        target="eventlog.node.state.checkpoint:checkpoint_rows",
+        make=_marks_as_of_the_furthest,
+        seed=29,
+    ),
+    Mutant(
+        name="group that was fenced answered as committed",
+        target="eventlog.node.writing.writer:Writer._end",
+        make=_commit_what_was_lost,
+        seed=2,
+    ),
+    Mutant(name="condition not judged", target="eventlog.write.few:Lone.see", make=_see_without_judging, seed=0),
+    Mutant(
+        name="listener moved on before it was given anything",
+        target="eventlog.node.consumers.listeners:Listeners._acknowledging",
+        make=_acknowledge_what_is_there,
+        seed=11,
+    ),
+    Mutant(
+        name="retention passes what is held back",
+        target="eventlog.node.consumers.listener_home:ListenerHome.holds",
+        make=instead(_hold_nothing),
+        seed=0,
+    ),
+    Mutant(
+        name="near cache keeps what was written over",
+        target="eventlog.client.near.table:NearTable.advance",
+        make=instead(_follow_without_dropping),
+        seed=0,
+    ),
+    Mutant(
+        name="entry repeated after another node took over",
+        target="eventlog.query.iterate:IterationProgress.next",
+        make=_begin_the_segment_again,
+        also=(("eventlog.query.iterate:IterationProgress.took", instead(_take_any_place)),),
+        seed=2,
+    ),
+    Mutant(
+        name="joining a query missed",
+        target="eventlog.predicate.compile:Compiled.changes",
+        make=_changes_without_joined,
+        seed=4,
+    ),
+    Mutant(
+        name="event done before it was worked on",
+        target="eventlog.groups.work:SegmentQueue.kept",
+        make=_keep_as_done_what_was_handed_out,
+        seed=1,
     ),
 )

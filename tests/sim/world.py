@@ -42,6 +42,11 @@ class Host:
     def address(self) -> str:
         return f"{self.name}:{PORT}"
 
+    @property
+    def node_name(self) -> str:
+        """What operators call its node."""
+        return f"{self.name}-{PORT}"
+
     def start(self) -> None:
         """Start a node, in a process of its own."""
         process = Process(self.world.scheduler, on_error=self.world.broke)

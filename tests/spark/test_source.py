@@ -176,7 +176,7 @@ def test_what_cannot_be_is_said_in_one_sentence(
 
 
 def test_a_column_of_another_type_is_refused(spark: Any, node: NodeProcess, orders: blocking.Cache) -> None:
-    with pytest.raises(Exception, match="column 'id' is bigint, and not string"):
+    with pytest.raises(Exception, match="column 'id' is BIGINT, and not STRING"):
         read(spark, node).schema("id STRING").load().collect()
 
 

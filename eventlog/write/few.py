@@ -265,7 +265,7 @@ class Few:
         """Tell who wrote them that they are committed."""
         for pending, lones in self._frames:
             pending.done(_result(lones, wants_previous=pending.previous))
-        for send in {pending.send for pending, _ in self._frames}:
+        for send in dict.fromkeys(pending.send for pending, _ in self._frames):
             if send is not None:
                 send()
 

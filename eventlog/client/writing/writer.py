@@ -224,7 +224,7 @@ class Writer:
             return
         late = [self._lanes[number] for number in self._shared.lanes.unsettled()]
         late += [lane for lane in self._apart.values() if lane.is_left_behind]
-        for connection in {lane.connection for lane in late if lane.connection is not None}:
+        for connection in dict.fromkeys(lane.connection for lane in late if lane.connection is not None):
             self._nodes.drop(connection)
         self._send_soon()
 

@@ -1,7 +1,7 @@
 """Which node takes the requests of each segment, as far as this one knows; and word to clients when that changes."""
 
 import asyncio
-from weakref import WeakSet
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
@@ -24,7 +24,7 @@ class Leaders:
     def __init__(self, segments: int) -> None:
         self.topology = Topology(epoch=0, primaries=(0,) * segments, addresses={})
         self.numbers: npt.NDArray[np.int64] = np.zeros(segments, np.int64)
-        self._clients: WeakSet[Connection] = WeakSet()
+        self._clients: WeakKeyDictionary[Connection, None] = WeakKeyDictionary()  # in the order in which they came
         self._segments = segments
         self._is_telling = False
         self._told = 0
@@ -36,7 +36,7 @@ class Leaders:
 
     def greeted(self, connection: Connection) -> None:
         """Tell whoever is at the other end of changes from now on."""
-        self._clients.add(connection)
+        self._clients[connection] = None
 
     def _changed(self, change: ViewChange) -> None:
         if change.segments or change.members:
@@ -58,12 +58,12 @@ class Leaders:
     def _tell_one(self, connection: Connection) -> None:
         """Tell a client of the newest epoch; who has yet to answer what it was told before is told when it does."""
         if connection.is_closed:
-            self._clients.discard(connection)
+            self._clients.pop(connection, None)
         elif not connection.session.outgoing and not is_of_member(connection):
             try:
                 connection.post(_ToldClient(self, connection, self._told), Message(topology_changed=pb.TopologyChanged(epoch=self._told)))
             except EventLogError:
-                self._clients.discard(connection)  # it reads nothing any more
+                self._clients.pop(connection, None)  # it reads nothing any more
 
     def heard(self, connection: Connection, epoch: int) -> None:
         """Take note that a client knows of `epoch`."""

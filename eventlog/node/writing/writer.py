@@ -417,7 +417,7 @@ class Writer:
         """Answer a committed group; `_settle` follows in the same step, when the answers are on their way."""
         for part in parts:
             answer_frames(part)
-        for send in {pending.send for part in parts for pending in part.joined.frames if pending.send is not None}:
+        for send in dict.fromkeys(pending.send for part in parts for pending in part.joined.frames if pending.send is not None):
             send()
 
     def _settle_few(self, few: Few) -> None:

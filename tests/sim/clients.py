@@ -306,6 +306,7 @@ class ListenerReader:
                 await asyncio.sleep(program.chance.random() * self._away_s)
             except EventsTrimmed as error:
                 program.violations.append(f"listener {self._listener} holds events back, and heard {error}")
+                return
             except EventLogError as error:
                 await program.after("listener", error)
 

@@ -34,12 +34,12 @@ check: setup
 	@$(PYTHON_ENV) $(if $(CHANGED),-m tests.changed $(filter-out 1,$(CHANGED)),-m tests.lanes quick types lint contracts)
 
 sim: setup
-	@$(PYTHON_ENV) -m eventlog.testing.sim --known --seeds 0:$(or $(SEEDS),2000) $$(for first in 1000000 2000000; do echo $$first:$$(($$first + $(or $(SEEDS),2000))); done)
-	@$(PYTHON_ENV) -m eventlog.testing.consumers --known --seeds 0:$(or $(SEEDS),2000)
+	@$(PYTHON_ENV) -m tests.sim.cores --known --seeds 0:$(or $(SEEDS),2000) $$(for first in 1000000 2000000; do echo $$first:$$(($$first + $(or $(SEEDS),2000))); done)
+	@$(PYTHON_ENV) -m tests.sim.consumers --known --seeds 0:$(or $(SEEDS),2000)
 	@$(PYTHON_ENV) -m tests.sim $$(for first in 0 1000000; do echo $$first:$$(($$first + $(or $(SEEDS),2000) / 10)); done)
 
 sim-mutants: setup
-	@$(PYTHON_ENV) -m eventlog.testing.mutation
+	@$(PYTHON_ENV) -m tests.sim.hunt
 	@for seeds in 0:100 1000000:1000100 2000000:2000100; do $(PYTHON_ENV) -m tests.sim $$seeds --mutants || exit 1; done
 
 chaos: setup

@@ -96,10 +96,10 @@ def lanes() -> dict[str, Lane]:
         Lane(
             name="sim",
             commands=(
-                (python, "-m", "eventlog.testing.sim", "--known", "--seeds", *SEEDS, "--processes", "1"),
-                (python, "-m", "eventlog.testing.consumers", "--known", "--seeds", "0:100"),
+                (python, "-m", "tests.sim.cores", "--known", "--seeds", *SEEDS, "--processes", "1"),
+                (python, "-m", "tests.sim.consumers", "--known", "--seeds", "0:100"),
                 (python, "-m", "tests.sim", "0:60"),
-                (python, "-m", "eventlog.testing.mutation", "--known", "--processes", "1"),
+                (python, "-m", "tests.sim.hunt", "--known", "--processes", "1"),
             ),
         ),
         Lane(

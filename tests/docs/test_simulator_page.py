@@ -5,8 +5,8 @@ import statistics
 
 import pytest
 
-from eventlog.testing.mutation import MUTANTS, RANGES, SEEDS_MAX
 from tests.docs.pages import TOP
+from tests.sim.hunt import MUTANTS, RANGES, SEEDS_MAX
 from tests.sim.mutants import MUTANTS as WHOLE_NODES_MUTANTS
 
 pytestmark = pytest.mark.source

@@ -4,12 +4,12 @@ import os
 import subprocess
 import sys
 
-from eventlog.testing.sim.cluster import run_seed
+from tests.sim.cores.cluster import run_seed
 
-SAYS_SUMS = "from eventlog.testing.sim.cluster import run_seed; print([run_seed(seed).trace for seed in {seeds}])"
+SAYS_SUMS = "from tests.sim.cores.cluster import run_seed; print([run_seed(seed).trace for seed in {seeds}])"
 SAYS_RUNS = """
-from eventlog.testing.consumers.groups import GroupRun
-from eventlog.testing.consumers.run import KINDS, run_seed
+from tests.sim.consumers.groups import GroupRun
+from tests.sim.consumers.run import KINDS, run_seed
 run = GroupRun(7)
 run.run()
 print(run.history.places, run.scheduler.now_us, *(sorted(run_seed(kind, 7).reached.items()) for kind in KINDS))
@@ -35,7 +35,7 @@ def test_the_order_of_sets_and_of_strings_changes_nothing():
 
 
 def test_the_hunt_runs_without_asserts():
-    command = [sys.executable, "-m", "eventlog.testing.mutation", "--known", "no floor", "--processes", "1"]
+    command = [sys.executable, "-m", "tests.sim.hunt", "--known", "no floor", "--processes", "1"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert "no floor" in done.stdout
@@ -43,6 +43,6 @@ def test_the_hunt_runs_without_asserts():
 
 
 def test_an_unknown_name_is_wrong_usage():
-    done = subprocess.run([sys.executable, "-m", "eventlog.testing.mutation", "nobody"], capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, "-m", "tests.sim.hunt", "nobody"], capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert "no mutant is called 'nobody'" in done.stderr

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from eventlog.testing.mutation import applied
+from tests.sim.hunt import applied
 from tests.sim.mutants import MUTANTS
 from tests.sim.run import Run
 

@@ -4,19 +4,26 @@ import asyncio
 import random
 import socket
 from collections.abc import Callable
+from contextvars import Context
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, TypeVarTuple
 
 from eventlog.node.workers import Turn
-from eventlog.testing.sim.loop import VirtualLoop
-from eventlog.testing.sim.scheduler import Process, Timer
+from tests.sim.cores.loop import VirtualLoop
+from tests.sim.cores.scheduler import Process, Timer
 from tests.sim.network import Address, BoundSocket, Listening, MakeProtocol, Network, Wire
 
 Item = TypeVar("Item")
 Made = TypeVar("Made")
+Given = TypeVarTuple("Given")
 JOB_US = (20, 900)
 TURN_US = (50, 4_000)  # a sync among it
 HANDLER_US = 2
+
+
+def host_loop(process: Process, network: Network, *, host: str, on_error: Callable[[Exception], None]) -> "HostLoop":
+    """Return a loop; what it leaves abstract is never called."""
+    return HostLoop(process, network, host=host, on_error=on_error)  # type: ignore[abstract]
 
 
 class HostLoop(VirtualLoop):
@@ -25,7 +32,6 @@ class HostLoop(VirtualLoop):
     def __init__(self, process: Process, network: Network, *, host: str, on_error: Callable[[Exception], None]) -> None:
         super().__init__(process, on_error=on_error)
         self.host = host
-        self.process = process
         self.network = network
         self._executors: dict[int, int] = {}  # when the last job of each ends: one has one thread
         self.tasks: dict[asyncio.Task[Any], None] = {}
@@ -45,12 +51,12 @@ class HostLoop(VirtualLoop):
         finally:
             asyncio._set_running_loop(before)
 
-    def call_soon_threadsafe(self, callback: Callable[..., object], *args: Any, context: Any = None) -> asyncio.Handle:
+    def call_soon_threadsafe(self, callback: Callable[[*Given], object], *args: *Given, context: Context | None = None) -> asyncio.Handle:
         return self.call_soon(callback, *args, context=context)
 
-    def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:
+    def run_in_executor(self, executor: Any, func: Callable[[*Given], Made], *args: *Given) -> asyncio.Future[Made]:
         """Run a job after a while; those of one executor one after the other."""
-        future = self.create_future()
+        future: asyncio.Future[Made] = self.create_future()
         now = self.process.scheduler.now_us
         key = id(executor) if executor is not None else id(future)
         due = max(self._executors.get(key, 0), now) + self.network.chance.randint(*JOB_US)
@@ -78,7 +84,7 @@ class HostLoop(VirtualLoop):
         accept = partial(self.run_now, protocol_factory)  # what it makes is of this loop, whoever connects
         return Listening(self.network, self, sock.getsockname(), accept)
 
-    async def create_connection(self, protocol_factory: MakeProtocol, host: Any, port: Any, **_: Any) -> Any:
+    async def create_connection(self, protocol_factory: Any, host: Any = None, port: Any = None, **_: Any) -> Any:
         """Reach whoever listens there, or nobody, after a round trip."""
         network = self.network
         await asyncio.sleep(2 * network.delay_us() / 1e6)

@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 
 from eventlog.events import Change
-from eventlog.testing.mutants import Mutant, instead
+from tests.sim.cores.mutants import Mutant, instead
 
 
 def _tell_before_it_is_written(original: Callable[..., Any]) -> Callable[..., Any]:

@@ -5,8 +5,8 @@ import random
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from eventlog.testing.sim.loop import VirtualLoop
-from eventlog.testing.sim.scheduler import Scheduler
+from tests.sim.cores.loop import VirtualLoop
+from tests.sim.cores.scheduler import Scheduler
 
 DELAY_US = (30, 400)
 HIGH_WATER = 64 << 10
@@ -183,9 +183,9 @@ class Wire(asyncio.Transport):
             data = self._arrived.pop(0)
             if isinstance(protocol, asyncio.BufferedProtocol):
                 while data and not self._is_over:
-                    buffer = protocol.get_buffer(len(data))
+                    buffer = memoryview(protocol.get_buffer(len(data)))
                     count = min(len(buffer), len(data))
-                    memoryview(buffer)[:count] = data[:count]
+                    buffer[:count] = data[:count]
                     protocol.buffer_updated(count)
                     data = data[count:]
             else:

@@ -15,9 +15,9 @@ from eventlog.node.node import dispatcher
 from eventlog.node.start import Started, open_node
 from eventlog.segment.memory import MemoryDisk, MemoryStore
 from eventlog.segment.port import LogEnds, StoreOptions
-from eventlog.testing.sim.scheduler import Process, Scheduler
 from eventlog.transport.server import Server, ServerOptions
-from tests.sim.host import HostClock, HostEntropy, HostLoop, SimWorker
+from tests.sim.cores.scheduler import Process, Scheduler
+from tests.sim.host import HostClock, HostEntropy, HostLoop, SimWorker, host_loop
 from tests.sim.network import BoundSocket, Network
 
 PORT = 7400
@@ -50,10 +50,10 @@ class Host:
     def start(self) -> None:
         """Start a node, in a process of its own."""
         process = Process(self.world.scheduler, on_error=self.world.broke)
-        self.loop = HostLoop(process, self.world.network, host=self.name, on_error=self.world.broke)
+        self.loop = host_loop(process, self.world.network, host=self.name, on_error=self.world.broke)
         self.is_starting = True
         loop = self.loop
-        process.after(0, lambda: loop.run_now(lambda: loop.create_task(self._open(loop))))
+        process.after(0, lambda: loop.run_now(lambda: loop.start(self._open(loop))))
 
     async def _open(self, loop: HostLoop) -> None:
         world = self.world
@@ -84,7 +84,7 @@ class Host:
         self.started = started
         self.is_starting = False
 
-    def _open_disk(self, _path: Any, *, segments: int, options: StoreOptions | None = None) -> MemoryStore:
+    def _open_disk(self, path: Any, *, segments: int, options: StoreOptions | None = None) -> MemoryStore:
         if self.disk is None:
             self.disk = MemoryDisk(segments=segments, ends=LogEnds.empty(segments))
         return MemoryStore(self.disk, options)
@@ -113,7 +113,7 @@ class World:
         self.hosts = [Host(self, number + 1) for number in range(nodes)]
         self.errors: list[BaseException] = []
         self.dead: list[HostLoop] = []  # kept, so that nothing that stood in them is ended in order
-        self._client = HostLoop(Process(self.scheduler, on_error=self.broke), self.network, host="10.0.1.1", on_error=self.broke)
+        self._client = host_loop(Process(self.scheduler, on_error=self.broke), self.network, host="10.0.1.1", on_error=self.broke)
 
     def broke(self, error: BaseException) -> None:
         """Note what nothing was to cause."""

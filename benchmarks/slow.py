@@ -10,7 +10,7 @@ from benchmarks.figures import Row, Scale, bounded, many, note
 from benchmarks.processes import Address, Node, PeakMemory, cpu_seconds, in_child, scratch
 from eventlog.transport.connect import connect
 from eventlog.transport.connection import Connection
-from eventlog.transport.greeting import ConnectOptions
+from eventlog.transport.greeting import GreetingOptions
 from eventlog.wire.eventlog_pb2 import Message, Poll, Watch
 
 FOLLOWERS = 1_000
@@ -101,7 +101,7 @@ def _measure(address: Address, followers: int, seconds: int, rounds: int) -> Fou
                 with PeakMemory(address.pid) as peak_alone:
                     await write(cache)
                     alone.append(await write(cache))
-                options = ConnectOptions(client="slow follower")
+                options = GreetingOptions(client="slow follower")
                 connections = [await connect(address.host, address.port, options=options) for _ in range(followers)]
                 readers = [Follower(connection, cache_id) for connection in connections]
                 tasks = [asyncio.ensure_future(reader.trickle()) for reader in readers[::2]]

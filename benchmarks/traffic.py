@@ -23,7 +23,7 @@ from eventlog.events import Kind
 from eventlog.limits import PRODUCER_RESULTS_KEPT
 from eventlog.transport.connect import connect
 from eventlog.transport.connection import Connection
-from eventlog.transport.greeting import ConnectOptions
+from eventlog.transport.greeting import GreetingOptions
 from eventlog.wire.eventlog_pb2 import BYTES, CacheOptions, CreateCache, Message, Poll, Watch, Write
 
 Result = TypeVar("Result")
@@ -134,7 +134,7 @@ def _running(address: Address, cache: str, act: Callable[[_Client], Coroutine[An
     """Return what `act` returns, on a connection to the node, with the cache found or made."""
 
     async def run() -> Result:
-        connection = await connect(address.host, address.port, options=ConnectOptions(producer=True))
+        connection = await connect(address.host, address.port, options=GreetingOptions(producer=True))
         try:
             reply = await connection.request(Message(create_cache=CreateCache(name=cache, use_existing=True, options=_options(cache))))
             return await act(_Client(connection, reply.message.cache_answer.cache.id))

@@ -18,8 +18,8 @@ from pathlib import Path
 from eventlog.clock import Clock, SystemClock, SystemEntropy
 from eventlog.control.metastores.location import Location, open_metastore, parse_location
 from eventlog.control.metastores.resolving import ResolvingStore
-from eventlog.control.moving import Move, move_records, put_rebuilt
-from eventlog.control.rebuilding import Rebuilt, decode_kept, rebuild
+from eventlog.control.moving import MovedStore, move_records, put_rebuilt
+from eventlog.control.rebuilding import RebuiltRecords, decode_kept, rebuild
 from eventlog.errors import BadConfig, EventLogError, NoConnection, Stopping
 from eventlog.http.server import Api, ApiOptions, HttpServer, Probes, render
 from eventlog.ids import id_before
@@ -95,14 +95,14 @@ async def _supervise(config: NodeConfig, command: Sequence[str]) -> int:
         return await supervisor.run()
 
 
-def move_metadata(source: str, target: str, *, on_progress: Callable[[int, int], None]) -> Move:
+def move_metadata(source: str, target: str, *, on_progress: Callable[[int, int], None]) -> MovedStore:
     """Move a stopped cluster's records between stores, named as `--meta` takes them.
 
     Raises:
         EventLogError: it could not, or must not: the sentence says why.
     """
 
-    async def move() -> Move:
+    async def move() -> MovedStore:
         names = parse_location(source), parse_location(target)
         async with AsyncExitStack() as stack:
 
@@ -122,7 +122,7 @@ def move_metadata(source: str, target: str, *, on_progress: Callable[[int, int],
     return asyncio.run(move())
 
 
-def rebuild_metadata(directories: Sequence[Path], target: str) -> Rebuilt:
+def rebuild_metadata(directories: Sequence[Path], target: str) -> RebuiltRecords:
     """Make the records of a stopped cluster again, from what the nodes with these data directories keep, in an empty store.
 
     Raises:
@@ -130,7 +130,7 @@ def rebuild_metadata(directories: Sequence[Path], target: str) -> Rebuilt:
     """
     location = parse_location(target)
 
-    async def put() -> Rebuilt:
+    async def put() -> RebuiltRecords:
         async with AsyncExitStack() as stack:
             copies = {}
             for directory in directories:

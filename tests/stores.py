@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any
 
 from eventlog.segment.memory import MemoryDisk, MemoryStore
-from eventlog.segment.port import LogEnds, Pair, Range, Snapshot, StoreOptions
+from eventlog.segment.port import Pair, Range, Snapshot, StoreEnds, StoreOptions
 
 
 class SteppedStore(MemoryStore):
@@ -18,10 +18,10 @@ class SteppedStore(MemoryStore):
     def append(self, log: Sequence[Pair], meta: Sequence[Pair]) -> None:
         self._through("append", super().append, log, meta)
 
-    def sync(self, ends: LogEnds | None = None) -> None:
+    def sync(self, ends: StoreEnds | None = None) -> None:
         self._through("sync", super().sync, *([] if ends is None else [ends]))
 
-    def write_ends(self, ends: LogEnds) -> None:
+    def write_ends(self, ends: StoreEnds) -> None:
         self._through("write_ends", super().write_ends, ends)
 
     def apply(self, puts: Sequence[tuple[bytes, bytes | None]]) -> None:
@@ -46,4 +46,4 @@ class SteppedStore(MemoryStore):
 def open_stepped(path: object, *, segments: int, options: StoreOptions | None = None) -> SteppedStore:
     """Open an empty one, as a node does with its engine."""
     del path
-    return SteppedStore(MemoryDisk(segments=segments, ends=LogEnds.empty(segments)), options)
+    return SteppedStore(MemoryDisk(segments=segments, ends=StoreEnds.empty(segments)), options)

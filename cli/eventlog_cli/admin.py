@@ -15,7 +15,7 @@ from eventlog_cli.admin_cluster import COMMANDS, verify_copies
 from eventlog_cli.cache import as_row
 from eventlog_cli.conventions import common_options, open_operator_client, settings
 from eventlog_cli.lazy import SynonymGroup
-from eventlog_cli.output import Progress, id_fields, print_row, print_text, rounds, show, show_error, table
+from eventlog_cli.output import ProgressLine, id_fields, print_row, print_text, rounds, show, show_error, table
 from eventlog_cli.parameters import COUNT, DURATION, SIZE, format_duration, format_size
 
 if TYPE_CHECKING:
@@ -380,7 +380,7 @@ def copy(*, source: str, target: str) -> None:
     # not at the top: `--help` and completion need no node
     from eventlog.assemble import move_metadata  # noqa: PLC0415
 
-    with Progress("moving", noun="records") as progress:
+    with ProgressLine("moving", noun="records") as progress:
         moved = move_metadata(source, target, on_progress=lambda done, total: progress.update(done, part=done / total))
     if settings().is_json:
         print_row({"cluster": moved.cluster, "records": moved.records, "from": source, "to": target})

@@ -10,7 +10,7 @@ from eventlog.errors import TimedOut, Unavailable
 from eventlog.limits import REPLICAS_MAX
 from eventlog_cli.conventions import common_options, open_operator_client, settings
 from eventlog_cli.lazy import SynonymGroup
-from eventlog_cli.output import Progress, id_fields, note, print_row, print_text, table
+from eventlog_cli.output import ProgressLine, id_fields, note, print_row, print_text, table
 from eventlog_cli.parameters import DURATION, SEGMENTS, SIZE, format_size
 
 if TYPE_CHECKING:
@@ -158,7 +158,7 @@ def rotate_cluster_key(overlap: int) -> None:
 def _until_empty(client: "Client", node: str) -> None:
     first = _segments_of(client, node)
     seen: set[str] = set()
-    with Progress(f"draining {node}", noun="segments") as progress:
+    with ProgressLine(f"draining {node}", noun="segments") as progress:
 
         def is_empty() -> bool:
             found = _named(client.admin.nodes(), node)
@@ -242,11 +242,11 @@ def rebalance_start(*, throttle_bytes: int, wait: bool) -> None:
 
 
 def _until_rebalanced(client: "Client") -> None:
-    with Progress("rebalancing", noun="segments") as progress:
+    with ProgressLine("rebalancing", noun="segments") as progress:
         _wait(lambda: _is_rebalanced(client, progress), what="the rebalancing to be done", wait_ms=_WAIT_MS_DEFAULT)
 
 
-def _is_rebalanced(client: "Client", progress: Progress) -> bool:
+def _is_rebalanced(client: "Client", progress: ProgressLine) -> bool:
     found = client.admin.rebalance_status()
     progress.update(found.moves_done, part=found.moves_done / found.moves_total if found.moves_total else None)
     return found.state != "running"
@@ -305,7 +305,7 @@ def rebalance_verify() -> None:
 def verify_copies(chosen: Sequence[int] | None = None) -> None:
     """Print the checksum of every copy of the segments chosen, or of all, and exit with 1 if two of a segment differ."""
     copies, different = 0, []
-    with open_operator_client() as client, Progress("comparing", noun="segments") as progress:
+    with open_operator_client() as client, ProgressLine("comparing", noun="segments") as progress:
         segments = list(range(client.segments_count)) if chosen is None else list(chosen)
         for begin in range(0, len(segments), _COMPARED_AT_ONCE):
             some = segments[begin : begin + _COMPARED_AT_ONCE]

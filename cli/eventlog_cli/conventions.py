@@ -157,7 +157,7 @@ def load_archives() -> Any:
 _ASKING = (signal.SIGTERM, signal.SIGHUP)
 
 
-class Ended(KeyboardInterrupt):
+class AskedToEnd(KeyboardInterrupt):
     """A signal other than Ctrl-C's asked to end; `number` is its."""
 
     def __init__(self, number: int) -> None:
@@ -166,7 +166,7 @@ class Ended(KeyboardInterrupt):
 
 
 class EndingInOrder(ContextDecorator):
-    """Has SIGTERM and SIGHUP do what Ctrl-C does inside, and ends with `Ended` then. What is ignored (`nohup`) stays so."""
+    """Has SIGTERM and SIGHUP do what Ctrl-C does inside, and ends with `AskedToEnd` then. What is ignored (`nohup`) stays so."""
 
     def __enter__(self) -> Self:
         self._number = 0
@@ -183,7 +183,7 @@ class EndingInOrder(ContextDecorator):
         for number, handler in self._previous.items():
             signal.signal(number, handler)
         if self._number and kind is KeyboardInterrupt:
-            raise Ended(self._number) from None
+            raise AskedToEnd(self._number) from None
 
     def _ask(self, number: int, frame: FrameType | None) -> None:
         self._number = number

@@ -38,7 +38,7 @@ _MEANT_MAX = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class CommandPlace:
     """Where a command lives and what `--help` of its group says about it. A hidden one is a synonym of a shown one."""
 
     module: str
@@ -90,7 +90,7 @@ class SuggestingGroup(click.Group):
 class LazyGroup(SuggestingGroup):
     """A group that knows its commands by a table; `table` maps names to entries in the order shown."""
 
-    def __init__(self, *args: Any, table: Mapping[str, Entry], **options: Any) -> None:
+    def __init__(self, *args: Any, table: Mapping[str, CommandPlace], **options: Any) -> None:
         super().__init__(*args, **options)
         self.table = table
 

@@ -10,9 +10,9 @@ from eventlog.errors import BadRow, EventLogError
 from eventlog.limits import VALUE_BYTES_MAX
 from eventlog_cli.conventions import EndingInOrder, common_options, open_client, settings
 from eventlog_cli.loading.loader import CacheTarget, Loader, StageTarget, Summary
-from eventlog_cli.loading.rows import Reader, Rejection, Shape
-from eventlog_cli.loading.source import FORMATS, Source, format_of, open_source, reader_of
-from eventlog_cli.output import Progress, id_fields, note, note_interrupt, print_row, print_text
+from eventlog_cli.loading.rows import FormatReader, Rejection, RowShape
+from eventlog_cli.loading.source import FORMATS, OpenedInput, format_of, open_source, reader_of
+from eventlog_cli.output import ProgressLine, id_fields, note, note_interrupt, print_row, print_text
 from eventlog_cli.parameters import COUNT, SEPARATOR, SIZE, format_seconds
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ def load(cache_name: str, path: str, *, create: bool = False, max_errors: int = 
 
 
 def _reader(
-    source: Source,
+    source: OpenedInput,
     info: "CacheInfo",
     *,
     key_separator: bytes | None,
@@ -115,7 +115,7 @@ def _reader(
     batch: int = ROWS_DEFAULT,
     max_value: int = VALUE_BYTES_MAX,
     **options: Any,
-) -> Reader:
+) -> FormatReader:
     if key_separator is not None:
         from eventlog.client.formats import CacheFormat  # noqa: PLC0415 -- numpy, which --help must not wait for
         from eventlog_cli.loading.lines import KeyedLines  # noqa: PLC0415 -- likewise
@@ -128,7 +128,7 @@ def _reader(
             value_bytes_max=max_value,
             rows=batch,
         )
-    shape = Shape(
+    shape = RowShape(
         key=options["key"],
         operation=options["operation"],
         removal_words=frozenset(removal_words),
@@ -148,10 +148,10 @@ def _encoder(info: "CacheInfo", *, key: str, is_text: bool) -> "Callable[[dict[s
     return row_encoder(info.schema, key=key, is_text=is_text)
 
 
-def _load(source: Source, reader: Reader, target: CacheTarget | StageTarget, *, errors_max: int) -> Rejection | None:
+def _load(source: OpenedInput, reader: FormatReader, target: CacheTarget | StageTarget, *, errors_max: int) -> Rejection | None:
     """Load and say what was loaded, however it ends; return the row that stopped it."""
     began = time.monotonic()
-    with Progress(f"load {source.name}") as progress:
+    with ProgressLine(f"load {source.name}") as progress:
 
         def show(rows: int) -> None:
             progress.update(rows, part=source.position() / source.size if source.size else None)
@@ -185,7 +185,7 @@ def _load(source: Source, reader: Reader, target: CacheTarget | StageTarget, *, 
             _tell(loader.summary, time.monotonic() - began)
 
 
-def _load_whole(loader: Loader, reader: Reader, target: StageTarget, *, progress: Progress, began: float) -> Rejection | None:
+def _load_whole(loader: Loader, reader: FormatReader, target: StageTarget, *, progress: ProgressLine, began: float) -> Rejection | None:
     """Lay a file ready and publish it; return the row because of which nothing of it is written."""
     is_publishing = False
     try:

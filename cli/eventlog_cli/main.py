@@ -10,8 +10,8 @@ from typing import Any
 import click
 
 from eventlog.errors import EventLogError
-from eventlog_cli.conventions import Ended, common_options
-from eventlog_cli.lazy import Entry, LazyGroup
+from eventlog_cli.conventions import AskedToEnd, common_options
+from eventlog_cli.lazy import CommandPlace, LazyGroup
 from eventlog_cli.output import drop, print_aside
 
 EXIT_FAILED = 1
@@ -21,8 +21,8 @@ EXIT_INTERRUPTED = 130
 _RUN, _DATA, _CARE = "Start", "Keys and events", "Operation"
 
 
-def _entry(module: str, summary: str, section: str, attribute: str = "command") -> Entry:
-    return Entry(module=module, attribute=attribute, summary=summary, section=section)
+def _entry(module: str, summary: str, section: str, attribute: str = "command") -> CommandPlace:
+    return CommandPlace(module=module, attribute=attribute, summary=summary, section=section)
 
 
 _SHOWN = {
@@ -65,7 +65,7 @@ _SYNONYMS = {
     "contexts": "context",
 }
 COMMANDS = _SHOWN | {
-    name: Entry(module=_SHOWN[shown].module, attribute=_SHOWN[shown].attribute, hidden=True) for name, shown in _SYNONYMS.items()
+    name: CommandPlace(module=_SHOWN[shown].module, attribute=_SHOWN[shown].attribute, hidden=True) for name, shown in _SYNONYMS.items()
 }
 
 
@@ -88,7 +88,7 @@ def _ends_of_our_own() -> Iterator[None]:
         yield
     except BrokenPipeError as error:
         raise ClosedPipe from error
-    except Ended as error:
+    except AskedToEnd as error:
         raise Interrupted(128 + error.number) from error  # as shells count it
     except KeyboardInterrupt as error:
         raise Interrupted(EXIT_INTERRUPTED) from error

@@ -113,7 +113,7 @@ _SHOW_EVERY_SECONDS = 0.1
 _BAR_WIDTH = 24
 
 
-class Progress:
+class ProgressLine:
     """How far a piece of work is, and its rate, on a line of stderr; nothing is shown where that is no terminal.
 
     `update` costs a clock reading; the line is drawn ten times a second.

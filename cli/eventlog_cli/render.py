@@ -88,7 +88,7 @@ def _csv_field(text: str | None) -> str:
     return f'"{text.replace(QUOTE, QUOTE + QUOTE)}"' if not text or _CSV_SPECIAL.search(text) else text
 
 
-class Pattern:
+class PatternLines:
     r"""Events by a pattern of the user's, with nothing added behind them.
 
     `%k` key, `%v` value, `%b` before, `%h` headers, `%i` id, `%t` time, `%s` segment, `%o` offset, `%e` kind of the event, `%c` change of a
@@ -154,7 +154,7 @@ def renderer(format_name: str, *, has_changes: bool = False, pattern: str | None
         ValueError: the pattern has what means nothing.
     """
     if pattern is not None:
-        return Pattern(pattern).lines
+        return PatternLines(pattern).lines
     if format_name == "csv":
         return CsvLines(has_changes=has_changes).lines
     return raw_lines if format_name == "raw" else JsonLines().lines

@@ -37,7 +37,7 @@ class ReaderLag:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sample:
+class Observed:
     """What the cluster said at one moment, `seconds` by the monotonic clock."""
 
     seconds: float
@@ -56,7 +56,7 @@ def command(*, interval_ms: int, count: int | None) -> None:
 
     Rates are of events kept since the page before; what retention removed meanwhile is not in them.
     """
-    before: Sample | None = None
+    before: Observed | None = None
     with open_operator_client() as client:
         for _ in rounds(interval_ms, count):
             try:
@@ -68,10 +68,10 @@ def command(*, interval_ms: int, count: int | None) -> None:
             before = sample
 
 
-def _sample(client: "Client") -> Sample:
+def _sample(client: "Client") -> Observed:
     seconds = time.monotonic()
     status, nodes, segments = client.status(), client.admin.nodes(), client.segments()
-    return Sample(seconds=seconds, status=status, nodes=nodes, segments=segments, readers=_readers(client))
+    return Observed(seconds=seconds, status=status, nodes=nodes, segments=segments, readers=_readers(client))
 
 
 def _readers(client: "Client") -> list[ReaderLag]:
@@ -107,7 +107,7 @@ def _group(one: "GroupDescription") -> ReaderLag:
     )
 
 
-def rates(sample: Sample, before: Sample | None) -> dict[str, float]:
+def rates(sample: Observed, before: Observed | None) -> dict[str, float]:
     """Return events a second by the node that leads their segments; {} for the first sample."""
     if before is None or sample.seconds <= before.seconds:
         return {}
@@ -118,7 +118,7 @@ def rates(sample: Sample, before: Sample | None) -> dict[str, float]:
     return {name: count / (sample.seconds - before.seconds) for name, count in new.items()}
 
 
-def page(sample: Sample, before: Sample | None) -> list[str]:
+def page(sample: Observed, before: Observed | None) -> list[str]:
     """Return the lines of one page."""
     status, per_second = sample.status, rates(sample, before)
     kept, size = sum(segment.events for segment in sample.segments), sum(segment.bytes for segment in sample.segments)
@@ -152,7 +152,7 @@ def _node(node: "NodeInfo", per_second: dict[str, float]) -> tuple[object, ...]:
     return node.name, node.address, node.state, node.primaries, node.segments, written
 
 
-def as_row(sample: Sample, before: Sample | None) -> dict[str, Any]:
+def as_row(sample: Observed, before: Observed | None) -> dict[str, Any]:
     """Return a page as one JSON object."""
     per_second = rates(sample, before)
     return {

@@ -29,7 +29,7 @@ _LEGAL[[Kind.CREATED, Kind.REMOVED]] = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bounds:
+class BlockLimits:
     """What a block of one cache may hold, in bytes."""
 
     key_bytes: int
@@ -39,7 +39,7 @@ class Bounds:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Blocks:
+class CheckedBlocks:
     """Blocks in `data`, and where their columns are (byte positions). `events` is the sum of `counts`.
 
     `key_at`, `key_end` (and the same for values) have one number an event, in the order of the blocks; they are made when asked for.
@@ -52,8 +52,8 @@ class Blocks:
     bitmaps: Ints
     kinds_at: Ints
     kinds: npt.NDArray[np.uint8]
-    key_column: "Column | LoneColumn"
-    value_column: "Column | LoneColumn"
+    key_column: "CheckedColumn | LoneColumn"
+    value_column: "CheckedColumn | LoneColumn"
 
     @cached_property
     def kinds_index(self) -> Ints:
@@ -89,8 +89,8 @@ class BadBlocks(ValueError):
 
 
 def check_blocks(
-    data: npt.NDArray[np.uint8], *, lengths: Ints, counts: Ints, bounds: Bounds, starts: Ints | None = None, text_keys: bool = False
-) -> Blocks:
+    data: npt.NDArray[np.uint8], *, lengths: Ints, counts: Ints, bounds: BlockLimits, starts: Ints | None = None, text_keys: bool = False
+) -> CheckedBlocks:
     """Return the columns of all blocks; `data` begins at a multiple of 8 and holds them back to back, or where `starts` says.
 
     With `text_keys`, keys must be UTF-8.
@@ -135,7 +135,7 @@ def check_blocks(
         _check_texts(data, keys_at, size=key_bytes, column=key_column, rows=rows)
     if optional_at:
         _check_optional(data, optional_at, ends=ends, counts=counts, bounds=bounds)
-    return Blocks(
+    return CheckedBlocks(
         data=data,
         starts=starts,
         lengths=lengths,
@@ -148,7 +148,7 @@ def check_blocks(
     )
 
 
-def _lone(data: npt.NDArray[np.uint8], lengths: Ints, counts: Ints, bounds: Bounds, *, text_keys: bool) -> Blocks | None:
+def _lone(data: npt.NDArray[np.uint8], lengths: Ints, counts: Ints, bounds: BlockLimits, *, text_keys: bool) -> CheckedBlocks | None:
     """Return the columns of one block of one event, or None for the long way round."""
     found = find_one(data.data, lengths.item(0)) if counts.item(0) == 1 else None
     if found is None:
@@ -158,7 +158,7 @@ def _lone(data: npt.NDArray[np.uint8], lengths: Ints, counts: Ints, bounds: Boun
     if text_keys and not data.data[found.key_at : found.key_end].tobytes().isascii():
         return None
     places = np.array([0, 0, found.kind_at, found.key_at, found.key_end, found.value_at, found.value_end])
-    return Blocks(
+    return CheckedBlocks(
         data=data,
         starts=places[0:1],
         lengths=lengths,
@@ -176,7 +176,7 @@ def _fail(bad: npt.NDArray[np.bool_], why: str) -> None:
         raise BadBlocks([(block, why) for block in bad.nonzero()[0].tolist()])
 
 
-class Column:
+class CheckedColumn:
     """The offsets of one column of all blocks, checked.
 
     Block i has `counts[i] + 1` of them from `firsts[i]` on, relative to `bytes_at[i]`.
@@ -255,7 +255,7 @@ class _Runs:
             blocks = np.arange(len(self.counts)).repeat(self.counts)
             raise BadBlocks([(block, why) for block in np.unique(blocks[bad]).tolist()])
 
-    def fail_longer(self, column: Column, limit: int, what: str) -> None:
+    def fail_longer(self, column: CheckedColumn, limit: int, what: str) -> None:
         """Name every block that has an item above `limit` bytes, by its first one."""
         if column.longest <= limit:
             return
@@ -269,7 +269,7 @@ class _Runs:
 _LONG_RUN = 128  # items, from which on cutting a run out is cheaper than an index for each of them
 
 
-def _columns(data: npt.NDArray[np.uint8], counts: Ints, columns: list[tuple[Ints, Ints, Ints]]) -> list[Column]:
+def _columns(data: npt.NDArray[np.uint8], counts: Ints, columns: list[tuple[Ints, Ints, Ints]]) -> list[CheckedColumn]:
     """Return columns whose offsets are right, looked at in one pass; given are where offsets and bytes begin, and how many bytes."""
     offsets_at, bytes_at, sizes = (np.concatenate(parts) for parts in zip(*columns, strict=True))
     runs = _Runs(np.concatenate([counts + 1] * len(columns)))
@@ -287,7 +287,7 @@ def _columns(data: npt.NDArray[np.uint8], counts: Ints, columns: list[tuple[Ints
     for index in range(len(columns)):
         own, blocks = slice(index * room, (index + 1) * room), slice(index * len(counts), (index + 1) * len(counts))
         longest = int(steps[own].max(initial=0))
-        found.append(Column(offsets[own], firsts=firsts, counts=counts, bytes_at=bytes_at[blocks], longest=longest))
+        found.append(CheckedColumn(offsets[own], firsts=firsts, counts=counts, bytes_at=bytes_at[blocks], longest=longest))
     return found
 
 
@@ -300,7 +300,7 @@ def _check_padding(data: npt.NDArray[np.uint8], ends: list[Ints], blocks: Ints |
         raise BadBlocks([(block, "padding is not zero") for block in found.tolist()])
 
 
-def _check_texts(data: npt.NDArray[np.uint8], at: Ints, *, size: Ints, column: Column, rows: _Runs) -> None:
+def _check_texts(data: npt.NDArray[np.uint8], at: Ints, *, size: Ints, column: CheckedColumn, rows: _Runs) -> None:
     """Refuse keys that readers could not decode. The columns are looked at as a whole; all of them ASCII is the usual case."""
     words = _Runs(pad8s(size) >> 3).take(data.view("<u8"), at >> 3)
     if words.tobytes().isascii():
@@ -335,7 +335,7 @@ def _optional_sizes(words: npt.NDArray[np.uint32], starts: Ints, bitmaps: Ints, 
 
 
 def _check_optional(
-    data: npt.NDArray[np.uint8], columns: list[tuple[int, Ints, Ints]], *, ends: Ints, counts: Ints, bounds: Bounds
+    data: npt.NDArray[np.uint8], columns: list[tuple[int, Ints, Ints]], *, ends: Ints, counts: Ints, bounds: BlockLimits
 ) -> None:
     at = ends.copy()
     for bit, blocks, sizes in columns:

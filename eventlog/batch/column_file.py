@@ -1,7 +1,7 @@
 """A copy of events, column by column, in a file: who judges events by some columns reads these, and of the others what matched.
 
 A file is made and read by one process and never outlives it, so what is in it, where, and with which checksums stays in memory
-(`Contents`), and its format is nobody else's business. A column is checked when it is read: whole, or the pieces of `rows_together`
+(`FileContents`), and its format is nobody else's business. A column is checked when it is read: whole, or the pieces of `rows_together`
 rows that hold what is wanted.
 """
 
@@ -38,7 +38,7 @@ class Extent:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Contents:
+class FileContents:
     """What is in a file: so many events, of these `kinds` (bits `1 << kind`), in so many bytes; `indexes` by the column they are of."""
 
     events: int
@@ -49,7 +49,7 @@ class Contents:
     cuts: ColumnCuts
 
 
-class _Layout:
+class _FileLayout:
     """Puts columns one after the other."""
 
     def __init__(self, cuts: ColumnCuts) -> None:
@@ -89,9 +89,9 @@ class _Layout:
             self.add(name, numbers.astype("<i8").tobytes())
 
 
-def encode_columns(events: EventColumns, *, fields: Iterable[str] = (), cuts: ColumnCuts = COLUMN_CUTS) -> tuple[Contents, list[Bytes]]:
+def encode_columns(events: EventColumns, *, fields: Iterable[str] = (), cuts: ColumnCuts = COLUMN_CUTS) -> tuple[FileContents, list[Bytes]]:
     """Return what a file of `events`, at least one, holds, and its bytes; with those of the promoted `fields` that all of them have."""
-    layout = _Layout(cuts)
+    layout = _FileLayout(cuts)
     layout.add("runs", runs_of(events).tobytes())
     layout.add("kinds", events.kinds.tobytes())
     layout.add_texts("keys", events.keys, is_indexed=True)
@@ -103,7 +103,9 @@ def encode_columns(events: EventColumns, *, fields: Iterable[str] = (), cuts: Co
     for field in fields:
         layout.add_texts(_promoted(field), events.promoted(field), is_indexed=True)
     kinds = int(np.bitwise_or.reduce(np.left_shift(1, events.kinds.astype(np.int64))))
-    contents = Contents(events=len(events), kinds=kinds, nbytes=layout.nbytes, extents=layout.extents, indexes=layout.indexes, cuts=cuts)
+    contents = FileContents(
+        events=len(events), kinds=kinds, nbytes=layout.nbytes, extents=layout.extents, indexes=layout.indexes, cuts=cuts
+    )
     return contents, layout.buffers
 
 
@@ -117,7 +119,7 @@ class ColumnFile:
     Everything here raises CorruptData where the bytes are not what was written.
     """
 
-    def __init__(self, contents: Contents, read: Read, *, where: str) -> None:
+    def __init__(self, contents: FileContents, read: Read, *, where: str) -> None:
         self.contents = contents
         self.nbytes = 0
         self._read = read

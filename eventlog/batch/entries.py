@@ -36,7 +36,7 @@ Bytes = bytes | memoryview
 _STATE = bytes((Kind.STATE,))
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class StoredEntry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """An entry as stored. `expiry` is milliseconds since 2020, 0 for never; `version` is the id of its last event.
 
     A struct because a group may read one an event: made in a fifth of the time of a dataclass.
@@ -53,7 +53,7 @@ def encode_entry(version: int, value: bytes, *, expiry: int = 0) -> bytes:
     return (HEAD_EXPIRY.pack(FORMAT, HAS_EXPIRY, version, expiry) if expiry else HEAD.pack(FORMAT, 0, version)) + value
 
 
-def decode_entry(data: bytes, *, where: str = "entry") -> Entry:
+def decode_entry(data: bytes, *, where: str = "entry") -> StoredEntry:
     """Return what `data` stands for.
 
     Raises:
@@ -64,7 +64,7 @@ def decode_entry(data: bytes, *, where: str = "entry") -> Entry:
         raise CorruptData(where=where, why=f"a stored entry of {len(data)} bytes is shorter than its head")
     form, flags, version = HEAD.unpack_from(data)
     if form == FORMAT and not flags:
-        return Entry(version=version, expiry=0, schema_id=None, value=data[HEAD.size :])
+        return StoredEntry(version=version, expiry=0, schema_id=None, value=data[HEAD.size :])
     if form != FORMAT or flags & ~(HAS_EXPIRY | HAS_SCHEMA):
         raise UnsupportedFormat(what=where, found=form | flags << 8, known=str(FORMAT))
     at = HEAD.size
@@ -77,7 +77,7 @@ def decode_entry(data: bytes, *, where: str = "entry") -> Entry:
     if flags & HAS_SCHEMA:
         (schema_id,) = _SCHEMA.unpack_from(data, at)
         at += _SCHEMA.size
-    return Entry(version=version, expiry=expiry, schema_id=schema_id, value=data[at:])
+    return StoredEntry(version=version, expiry=expiry, schema_id=schema_id, value=data[at:])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -73,7 +73,7 @@ class StoredValue:
         return self.head.base + (np.arange(self.head.count, dtype=np.int64) << 10)
 
 
-class _Cursor:
+class _ColumnReader:
     """Reads columns one after the other; never past the end."""
 
     __slots__ = ("at", "data", "fail")
@@ -113,7 +113,7 @@ def decode_block(data: Buffer, *, where: str = "block") -> Block:
     count, bitmap, key_bytes, value_bytes = np.frombuffer(view[:BLOCK_HEAD_BYTES], "<u4").tolist()
     if bitmap & ~COLUMNS_KNOWN:
         raise UnsupportedFormat(what=f"{where}, columns", found=bitmap, known=str(COLUMNS_KNOWN))
-    cursor = _Cursor(view, where)
+    cursor = _ColumnReader(view, where)
     cursor.at = BLOCK_HEAD_BYTES
     sizes = np.frombuffer(cursor.take(4 * bitmap.bit_count()), "<u4").tolist()
     kinds = np.frombuffer(cursor.take(count), np.uint8)
@@ -165,7 +165,7 @@ def decode_value(segment: int, cache: int, data: Buffer) -> StoredValue:
     where = f"segment {segment}, cache {cache}"
     view = memoryview(data).cast("B")
     head = checked_head(view, segment=segment, cache=cache)
-    cursor = _Cursor(view, where)
+    cursor = _ColumnReader(view, where)
     cursor.at = VALUE_HEAD_BYTES
     lengths = np.frombuffer(cursor.take(4 * head.sections), "<u4").tolist()
     producers = _producers(cursor, head.producers) if head.flags & HAS_PRODUCERS else ()
@@ -180,7 +180,7 @@ def decode_value(segment: int, cache: int, data: Buffer) -> StoredValue:
     return StoredValue(segment=segment, cache=cache, head=head, blocks=tuple(blocks), producers=producers)
 
 
-def _producers(cursor: _Cursor, rows: int) -> tuple[ProducerRow, ...]:
+def _producers(cursor: _ColumnReader, rows: int) -> tuple[ProducerRow, ...]:
     table = np.frombuffer(cursor.take(PRODUCER.itemsize * rows), PRODUCER).tolist()
     ragged = [row[4] & ~OUTCOMES if row[4] != row[3] else 0 for row in table]
     outcomes = bytes(cursor.take(sum(ragged)))

@@ -21,10 +21,10 @@ from eventlog.control.records import (
     NODE_PREFIX,
     SEGMENT_PREFIX,
     SETTINGS_KEY,
+    ClusterIdentity,
     ClusterKey,
     ClusterSettings,
     CommitPlan,
-    Identity,
     Moved,
     NodeRecord,
     Remembered,
@@ -47,7 +47,7 @@ KEY_BYTES = 32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Member:
+class OwnMember:
     """This process as the cluster knows it. `clock` is its only source of ids, above all that its number ever issued.
 
     It leads a segment only in terms that were given to its `session`.
@@ -69,8 +69,8 @@ class ClusterRecords:
         self._incarnation = incarnation
         self._entropy = entropy
         self._where = where
-        self._identity: Identity | None = None
-        self._member: Member | None = None
+        self._identity: ClusterIdentity | None = None
+        self._member: OwnMember | None = None
         self._own: Versioned[NodeRecord] | None = None  # the own record as last seen
         self._led: dict[int, int] = {}  # segment -> epoch of the terms this process was appointed for
         self._read: dict[int, int] = {}  # segment -> epoch, as read after the own record: what ends a later term rewrites that
@@ -78,13 +78,13 @@ class ClusterRecords:
         self._number = 0  # that the data directory remembers
 
     @property
-    def identity(self) -> Identity:
+    def identity(self) -> ClusterIdentity:
         """Return the cluster's identity, known after `open_or_create`."""
         assert self._identity is not None, "open_or_create comes first"
         return self._identity
 
     @property
-    def member(self) -> Member:
+    def member(self) -> OwnMember:
         """Return this node, known after `join`."""
         assert self._member is not None, "join comes first"
         return self._member
@@ -114,7 +114,7 @@ class ClusterRecords:
 
     async def open_or_create(
         self, *, segments: int, now_ms: int, remembered: Remembered | None, replicas: int = REPLICAS_DEFAULT
-    ) -> Identity:
+    ) -> ClusterIdentity:
         """Return the cluster's identity, which is made if there is none and the data directory remembers none.
 
         `segments`, `replicas` and `now_ms` (since 1970) are used for a new cluster alone.
@@ -137,7 +137,7 @@ class ClusterRecords:
                 self._identity = identity
                 await self._make_key()
                 return identity
-            fresh = Identity(cluster=self._token(), segments=segments, created_ms=now_ms)
+            fresh = ClusterIdentity(cluster=self._token(), segments=segments, created_ms=now_ms)
             try:
                 settings = encode(ClusterSettings(replicas=replicas))
                 await self._commit(CommitPlan(expect={IDENTITY_KEY: 0}, puts={IDENTITY_KEY: encode(fresh), SETTINGS_KEY: settings}))
@@ -158,11 +158,11 @@ class ClusterRecords:
             to = decode(item.value, Moved, where=item.key).to
             raise MetadataMoved(where=self._where, to=to)
 
-    async def _read_identity(self) -> Identity | None:
+    async def _read_identity(self) -> ClusterIdentity | None:
         found = [item for item in (await self._list(IDENTITY_KEY)).items if item.key == IDENTITY_KEY]
-        return decode(found[0].value, Identity, where=IDENTITY_KEY) if found else None
+        return decode(found[0].value, ClusterIdentity, where=IDENTITY_KEY) if found else None
 
-    def _compare(self, identity: Identity | None, remembered: Remembered) -> None:
+    def _compare(self, identity: ClusterIdentity | None, remembered: Remembered) -> None:
         if identity is None:
             raise MetadataLost(where=self._where, why=f"it is empty, and this node belongs to cluster {remembered.cluster}")
         if identity.cluster != remembered.cluster:
@@ -178,7 +178,7 @@ class ClusterRecords:
         members = [node.record for node in read_nodes(await self._list(NODE_PREFIX)).values() if not node.record.removed_id]
         return next((member for member in members if member.name == name and member.incarnation != self._incarnation), None)
 
-    async def join(self, *, name: str, address: str, clock: Clock, labels: NodeLabels | None = None) -> Member:
+    async def join(self, *, name: str, address: str, clock: Clock, labels: NodeLabels | None = None) -> OwnMember:
         """Become a member, or be one again; return it with its clock, above the ceiling of its number, and without a lease yet.
 
         Raises:
@@ -204,7 +204,7 @@ class ClusterRecords:
                 continue
             flake_clock = FlakeClock(clock, node=record.number)
             flake_clock.start_above(record.ceiling)
-            self._member = Member(
+            self._member = OwnMember(
                 number=record.number, name=name, address=address, incarnation=self._incarnation, session=session, clock=flake_clock
             )
             return self._member

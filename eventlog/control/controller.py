@@ -19,7 +19,7 @@ import msgspec
 
 from eventlog.control.appointment import RECORDS_PER_COMMIT_MAX, commit_of, primary_of
 from eventlog.control.placement import level_primaries, place
-from eventlog.control.records import REBALANCE_KEY, CommitPlan, NodeRecord, RebalanceRecord, Replica, SegmentRecord, Versioned, encode
+from eventlog.control.records import REBALANCE_KEY, CommitPlan, NodeRecord, RebalanceRecord, ReplicaRecord, SegmentRecord, Versioned, encode
 from eventlog.control.rules import SegmentRules, appoint, disown, own, settle, without
 from eventlog.control.view import ClusterView
 from eventlog.limits import BALANCE_PRIMARIES_CALM_MS, MOVES_IN_FLIGHT_MAX, REBALANCE_DELAY_MS
@@ -41,10 +41,10 @@ class Situation:
 
     view: ClusterView
     dead: frozenset[int] = frozenset()
-    verified: frozenset[tuple[int, Replica]] = frozenset()
+    verified: frozenset[tuple[int, ReplicaRecord]] = frozenset()
     now_ms: int = 0
 
-    def is_here(self, replica: Replica) -> bool:
+    def is_here(self, replica: ReplicaRecord) -> bool:
         """Return whether a replica's node is a member, answers, and still has that disk."""
         node = self.view.members.get(replica.node)
         return node is not None and node.incarnation == replica.incarnation and replica.node not in self.dead
@@ -72,7 +72,7 @@ class _Seen:
     segments: Mapping[int, Versioned[SegmentRecord]]
     calm: tuple[object, int]
     rebalance: Versioned[RebalanceRecord] | None
-    verified: frozenset[tuple[int, Replica]]
+    verified: frozenset[tuple[int, ReplicaRecord]]
     is_calm: tuple[bool, bool]
 
     def is_as(self, other: "_Seen") -> bool:
@@ -195,7 +195,7 @@ class Controller:
                 self._swept[number] = frozenset(kept)
         return changed
 
-    def _is_unswept(self, segment: SegmentRecord, replica: Replica) -> bool:
+    def _is_unswept(self, segment: SegmentRecord, replica: ReplicaRecord) -> bool:
         return replica.node not in self._swept or segment.segment in self._swept[replica.node]
 
     # ------------------------------------------------------------ 3 to 6
@@ -322,8 +322,8 @@ def next_move(
     view: ClusterView,
     segment: SegmentRecord,
     *,
-    here: Collection[Replica],
-    verified: Collection[Replica],
+    here: Collection[ReplicaRecord],
+    verified: Collection[ReplicaRecord],
     may_begin: bool,
     nonce: str,
 ) -> SegmentRecord:

@@ -42,7 +42,7 @@ class Listing:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class ItemChange:
     """What a commit did to one key; `value` is None where it was deleted."""
 
     key: str
@@ -50,11 +50,11 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Changes:
+class RevisionChanges:
     """What the commit of one revision changed, as far as it was asked for."""
 
     revision: int
-    changes: tuple[Change, ...]
+    changes: tuple[ItemChange, ...]
 
 
 class Lease(Protocol):
@@ -101,7 +101,7 @@ class MetaStore(Protocol):
         """
         ...
 
-    def watch(self, prefix: str, from_revision: int) -> AsyncGenerator[Changes, None]:
+    def watch(self, prefix: str, from_revision: int) -> AsyncGenerator[RevisionChanges, None]:
         """Yield the changes under `prefix` of each revision `>= from_revision`, as they come, until it is closed.
 
         To go on from a listing, pass its revision + 1; to resume, the last revision yielded + 1.

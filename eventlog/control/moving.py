@@ -11,8 +11,8 @@ import msgspec
 
 from eventlog.control.metastore import Listing, MetaStore
 from eventlog.control.metastores.resolving import WRITER_PREFIX
-from eventlog.control.rebuilding import Rebuilt
-from eventlog.control.records import IDENTITY_KEY, MOVED_KEY, Identity, Moved, decode, encode
+from eventlog.control.rebuilding import RebuiltRecords
+from eventlog.control.records import IDENTITY_KEY, MOVED_KEY, ClusterIdentity, Moved, decode, encode
 from eventlog.errors import InvalidArgument, MetadataLost, MetadataMoved
 
 ITEMS_PER_COMMIT = 100
@@ -21,7 +21,7 @@ STILL_MS = 2_500  # nodes that run renew their leases every second
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Move:
+class MovedStore:
     """What was moved: the cluster, and the number of records."""
 
     cluster: str
@@ -35,7 +35,7 @@ async def move_records(
     names: tuple[str, str],
     wait: Callable[[int], Awaitable[None]],
     on_progress: Callable[[int, int], None],
-) -> Move:
+) -> MovedStore:
     """Copy all records from `source` to a target, which are called `names`, and leave `source` behind, marked.
 
     The target is opened, and made if need be, when the source may be left. `wait` sleeps for some milliseconds; `on_progress` gets the
@@ -62,10 +62,10 @@ async def move_records(
     moved = msgspec.structs.replace(identity, copies=identity.copies + 1)
     await target.commit({IDENTITY_KEY: 0}, puts={IDENTITY_KEY: encode(moved)})
     on_progress(len(items) + 1, len(items) + 1)
-    return Move(cluster=identity.cluster, records=len(items) + 1)
+    return MovedStore(cluster=identity.cluster, records=len(items) + 1)
 
 
-async def put_rebuilt(target: MetaStore, rebuilt: Rebuilt, *, name: str) -> None:
+async def put_rebuilt(target: MetaStore, rebuilt: RebuiltRecords, *, name: str) -> None:
     """Put records that were made again into an empty store, called `name`, the identity last.
 
     Raises:
@@ -84,13 +84,13 @@ async def _put(target: MetaStore, records: Mapping[str, bytes], *, on_progress: 
         on_progress(done, len(records) + 1)
 
 
-def _identity(listing: Listing, names: tuple[str, str]) -> Identity:
+def _identity(listing: Listing, names: tuple[str, str]) -> ClusterIdentity:
     found = {item.key: item.value for item in listing.items}
     if IDENTITY_KEY not in found:
         raise MetadataLost(where=names[0], why="it holds no cluster")
     if MOVED_KEY in found and (to := decode(found[MOVED_KEY], Moved, where=MOVED_KEY).to) != names[1]:
         raise MetadataMoved(where=names[0], to=to)
-    return decode(found[IDENTITY_KEY], Identity, where=IDENTITY_KEY)
+    return decode(found[IDENTITY_KEY], ClusterIdentity, where=IDENTITY_KEY)
 
 
 def _revision(listing: Listing) -> int:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from eventlog.control.records import CommitPlan, Replica, SegmentRecord, Versioned, encode, segment_key
+from eventlog.control.records import CommitPlan, ReplicaRecord, SegmentRecord, Versioned, encode, segment_key
 from eventlog.control.rules import grow, shrink
 from eventlog.errors import NotEnoughReplicas, NotPrimary
 
@@ -27,8 +27,8 @@ class InSyncChange:
     segment: int
     epoch: int
     revision: int
-    gone: tuple[Replica, ...] = ()
-    joined: Replica | None = None
+    gone: tuple[ReplicaRecord, ...] = ()
+    joined: ReplicaRecord | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,7 +113,7 @@ def apply_change(record: SegmentRecord, change: InSyncChange, *, nonce: str) -> 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Batch:
+class ProposedCommit:
     """One commit of changes, with the records as they will be, and the changes that the records of now do not allow."""
 
     plan: CommitPlan | None
@@ -121,7 +121,7 @@ class Batch:
     refused: tuple[Outcome, ...]
 
 
-def plan_batch(found: Mapping[int, Versioned[SegmentRecord]], changes: Sequence[InSyncChange], *, nonce: str) -> Batch:
+def plan_batch(found: Mapping[int, Versioned[SegmentRecord]], changes: Sequence[InSyncChange], *, nonce: str) -> ProposedCommit:
     """Return the commit of all `changes` that the records in `found` allow; at most one change a segment."""
     assert len({change.segment for change in changes}) == len(changes), "one proposal of a segment at a time"
     expect: dict[str, int] = {}
@@ -141,4 +141,4 @@ def plan_batch(found: Mapping[int, Versioned[SegmentRecord]], changes: Sequence[
         key = segment_key(change.segment)
         expect[key], puts[key] = before.revision, encode(record)
         proposed[change.segment] = record
-    return Batch(plan=CommitPlan(expect=expect, puts=puts) if puts else None, proposed=proposed, refused=tuple(refused))
+    return ProposedCommit(plan=CommitPlan(expect=expect, puts=puts) if puts else None, proposed=proposed, refused=tuple(refused))

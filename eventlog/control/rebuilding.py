@@ -19,7 +19,7 @@ from eventlog.control.records import (
     LOST_PREFIX,
     NODE_PREFIX,
     SEGMENT_PREFIX,
-    Identity,
+    ClusterIdentity,
     NodeRecord,
     SegmentRecord,
     decode,
@@ -46,7 +46,7 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
+class CopyChoice:
     """Of a segment whose copies differ: the copy that was taken, and what it says."""
 
     segment: int
@@ -57,12 +57,12 @@ class Choice:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rebuilt:
+class RebuiltRecords:
     """The records to put, the identity among them, and the choices that were made on the way."""
 
-    identity: Identity
+    identity: ClusterIdentity
     records: Mapping[str, bytes]
-    choices: Sequence[Choice]
+    choices: Sequence[CopyChoice]
 
 
 def encode_kept(listing: Listing) -> bytes:
@@ -87,7 +87,7 @@ def decode_kept(data: bytes, *, where: str) -> Kept:
         raise CorruptData(where=where, why=str(error)) from error
 
 
-def rebuild(copies: Mapping[str, Kept], *, ceiling: int) -> Rebuilt:
+def rebuild(copies: Mapping[str, Kept], *, ceiling: int) -> RebuiltRecords:
     """Return the records that follow from the copies of all nodes, by directory; `ceiling` is above every id that may be out.
 
     Raises:
@@ -116,26 +116,26 @@ def rebuild(copies: Mapping[str, Kept], *, ceiling: int) -> Rebuilt:
         if key.startswith(NODE_PREFIX):
             node = decode(records[key], NodeRecord, where=key)
             records[key] = encode(msgspec.structs.replace(node, ceiling=max(node.ceiling, ceiling)))
-    return Rebuilt(identity=msgspec.structs.replace(identity, copies=identity.copies + 1), records=records, choices=choices)
+    return RebuiltRecords(identity=msgspec.structs.replace(identity, copies=identity.copies + 1), records=records, choices=choices)
 
 
 def _rank(kept: Kept, name: str) -> tuple[int, int]:
     return _identity(kept, name).copies, kept.revision
 
 
-def _identity(kept: Kept, name: str) -> Identity:
+def _identity(kept: Kept, name: str) -> ClusterIdentity:
     for item in kept.items:
         if item.key == IDENTITY_KEY:
-            return decode(item.value, Identity, where=name)
+            return decode(item.value, ClusterIdentity, where=name)
     raise CorruptData(where=name, why="the copy of the records has no identity")
 
 
-def _segment(found: Mapping[str, KeptItem]) -> tuple[SegmentRecord, Choice | None]:
+def _segment(found: Mapping[str, KeptItem]) -> tuple[SegmentRecord, CopyChoice | None]:
     decoded = {name: decode(item.value, SegmentRecord, where=f"{name}, {item.key}") for name, item in found.items()}
     name = max(found, key=lambda name: (decoded[name].epoch, found[name].revision))
     record = decoded[name]
     choice = None
     if len({(one.epoch, one.owners, one.in_sync) for one in decoded.values()}) > 1:
         in_sync = tuple(replica.node for replica in record.in_sync)
-        choice = Choice(segment=record.segment, taken_from=name, epoch=record.epoch, owners=record.owners, in_sync=in_sync)
+        choice = CopyChoice(segment=record.segment, taken_from=name, epoch=record.epoch, owners=record.owners, in_sync=in_sync)
     return msgspec.structs.replace(record, epoch=record.epoch + EPOCHS_RAISED, session=""), choice

@@ -53,7 +53,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Whatever is stored."""
 
 
-class Identity(Record, frozen=True, kw_only=True):
+class ClusterIdentity(Record, frozen=True, kw_only=True):
     """The cluster. Written once a store; `segments` is a power of two. `copies` counts how often the records moved to another store."""
 
     cluster: str
@@ -124,12 +124,12 @@ class NodeRecord(Record, frozen=True, kw_only=True):
         return self.draining or self.unreadable
 
     @property
-    def replica(self) -> "Replica":
+    def replica(self) -> "ReplicaRecord":
         """Return what an in-sync set calls it now."""
-        return Replica(node=self.number, incarnation=self.incarnation)
+        return ReplicaRecord(node=self.number, incarnation=self.incarnation)
 
 
-class Replica(Record, frozen=True, kw_only=True):
+class ReplicaRecord(Record, frozen=True, kw_only=True):
     """A member of an in-sync set: not a node alone, since a node that lost its disk comes back as another incarnation."""
 
     node: Number
@@ -147,7 +147,7 @@ class SegmentRecord(Record, frozen=True, kw_only=True):
     segment: Segment
     owners: Annotated[tuple[Number, ...], msgspec.Meta(min_length=1)]
     epoch: Positive
-    in_sync: Annotated[tuple[Replica, ...], msgspec.Meta(min_length=1)]
+    in_sync: Annotated[tuple[ReplicaRecord, ...], msgspec.Meta(min_length=1)]
     floor: EventId
     min_in_sync: Positive
     nonce: str

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Sequence
 
 import msgspec
 
-from eventlog.control.records import NodeRecord, Replica, SegmentRecord
+from eventlog.control.records import NodeRecord, ReplicaRecord, SegmentRecord
 from eventlog.errors import NotEnoughReplicas, NotPrimary
 
 
@@ -45,7 +45,7 @@ class SegmentRules:
         return max(segment.floor, old_primary.ceiling)
 
     @staticmethod
-    def keeps_minimum(segment: SegmentRecord, left: Sequence[Replica]) -> bool:
+    def keeps_minimum(segment: SegmentRecord, left: Sequence[ReplicaRecord]) -> bool:
         """Return whether an in-sync set is large enough to be all there is."""
         return len(left) >= segment.min_in_sync
 
@@ -56,7 +56,7 @@ class SegmentRules:
 
 
 def appoint(
-    segment: SegmentRecord, node: NodeRecord, *, old_primary: NodeRecord, nonce: str, gone: Collection[Replica] = ()
+    segment: SegmentRecord, node: NodeRecord, *, old_primary: NodeRecord, nonce: str, gone: Collection[ReplicaRecord] = ()
 ) -> SegmentRecord:
     """Return the record with `node` as primary of the next term.
 
@@ -75,7 +75,7 @@ def appoint(
     )
 
 
-def without(segment: SegmentRecord, gone: Iterable[Replica], *, nonce: str) -> SegmentRecord:
+def without(segment: SegmentRecord, gone: Iterable[ReplicaRecord], *, nonce: str) -> SegmentRecord:
     """Return the record with as many of `gone` out of the in-sync set as its least size allows, the primary last."""
     ordered = sorted((replica for replica in gone if replica in segment.in_sync), key=lambda replica: replica.node == segment.primary)
     left = list(segment.in_sync)
@@ -86,7 +86,7 @@ def without(segment: SegmentRecord, gone: Iterable[Replica], *, nonce: str) -> S
     return segment if len(left) == len(segment.in_sync) else msgspec.structs.replace(segment, in_sync=tuple(left), nonce=nonce)
 
 
-def shrink(segment: SegmentRecord, gone: Collection[Replica], *, epoch: int, nonce: str) -> SegmentRecord:
+def shrink(segment: SegmentRecord, gone: Collection[ReplicaRecord], *, epoch: int, nonce: str) -> SegmentRecord:
     """Return the record with `gone` out of the in-sync set, as the primary of `epoch` wants it.
 
     Raises:
@@ -102,7 +102,7 @@ def shrink(segment: SegmentRecord, gone: Collection[Replica], *, epoch: int, non
     return msgspec.structs.replace(segment, in_sync=left, nonce=nonce)
 
 
-def grow(segment: SegmentRecord, joined: Replica, *, epoch: int, nonce: str) -> SegmentRecord:
+def grow(segment: SegmentRecord, joined: ReplicaRecord, *, epoch: int, nonce: str) -> SegmentRecord:
     """Return the record with a replica in sync that has caught up; an earlier incarnation of its node leaves.
 
     Raises:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from eventlog.control.metastore import Changes, Listing
+from eventlog.control.metastore import Listing, RevisionChanges
 from eventlog.control.records import (
     CLUSTER_KEY,
     CONTROLLER_KEY,
@@ -111,7 +111,7 @@ class ClusterView:
         changes = [*plan.puts.items(), *((key, None) for key in plan.deletes)]
         return self._changed([(key, value) for key, value in changes if key.startswith(PREFIXES)], revision)
 
-    def applied(self, changes: Changes) -> "ClusterView":
+    def applied(self, changes: RevisionChanges) -> "ClusterView":
         """Return the view after the changes of one revision; it is itself if they are older, or nothing of the cluster's."""
         seen = [(change.key, change.value) for change in changes.changes if change.key.startswith(PREFIXES)]
         return self._changed(seen, changes.revision) if seen else self

@@ -56,19 +56,19 @@ class ListenerRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Reach:
+class FilterReach:
     """The filter for events after a place, and the last id that it is for; 0: all that follow."""
 
     spec: FilterSpec
     until_id: int
 
 
-def filter_after(record: ListenerRecord, after: int) -> Reach:
+def filter_after(record: ListenerRecord, after: int) -> FilterReach:
     """Return what a reader who has everything up to `after` is to be answered with."""
     until = 0
     for found in reversed(record.filters):
         if found.from_id <= after:
-            return Reach(found.spec, until)
+            return FilterReach(found.spec, until)
         until = found.from_id
     raise AssertionError("the first filter is for all ids before the second's")
 
@@ -133,7 +133,7 @@ def listener_name(number: int) -> str:
     return f"l{digits}"
 
 
-class Progress:
+class ListenerProgress:
     """A position that moves forward only. Over all segments it is one id; a place in each costs memory for each."""
 
     __slots__ = ("_epochs", "_ids", "_offsets", "_scope", "all_id")

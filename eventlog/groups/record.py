@@ -141,7 +141,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Committed:
+class CommittedPlace:
     """A committed place with what its member said about it; `time_ms` since 1970, `generation` that of the group then."""
 
     place: Place
@@ -179,10 +179,10 @@ def is_held(state: GroupState, commit: Commit, segment: int) -> bool:
     return segment < len(state.holders) and state.holders[segment] == commit.member and state.given[segment] <= commit.epoch
 
 
-def advance(before: Mapping[int, Committed], commit: Commit, *, generation: int, time_ms: int) -> dict[int, Committed]:
+def advance(before: Mapping[int, CommittedPlace], commit: Commit, *, generation: int, time_ms: int) -> dict[int, CommittedPlace]:
     """Return the places that a commit changes. None goes back: a commit that was overtaken by a later one changes nothing."""
     return {
-        segment: Committed(place=place, generation=generation, time_ms=time_ms, metadata=commit.metadata)
+        segment: CommittedPlace(place=place, generation=generation, time_ms=time_ms, metadata=commit.metadata)
         for segment, place in commit.places.items()
         if segment not in before or before[segment].place.id < place.id or before[segment].metadata != commit.metadata
         if segment not in before or before[segment].place.id <= place.id
@@ -278,21 +278,21 @@ def decode_group(data: bytes) -> GroupState:
         raise CorruptData(where=GROUPS_CACHE, why=f"not a group: {error!r}") from error
 
 
-def encode_committed(committed: Committed) -> bytes:
+def encode_committed(committed: CommittedPlace) -> bytes:
     """Return a committed position as it is stored."""
     place = committed.place
     head = _PLACE.pack(VERSION, place.epoch, place.id, place.next_offset, committed.generation, committed.time_ms)
     return head + committed.metadata.encode()
 
 
-def decode_committed(data: bytes) -> Committed:
+def decode_committed(data: bytes) -> CommittedPlace:
     """Return a committed position that was stored. Raises as `decode_group`."""
     _check_version(data)
     if len(data) < _PLACE.size:
         raise CorruptData(where=GROUPS_CACHE, why=f"{len(data)} bytes are no committed position")
     _, epoch, id_, next_offset, generation, time_ms = _PLACE.unpack_from(data)
     place = Place(id=id_, next_offset=next_offset, epoch=epoch)
-    return Committed(place=place, generation=generation, time_ms=time_ms, metadata=data[_PLACE.size :].decode())
+    return CommittedPlace(place=place, generation=generation, time_ms=time_ms, metadata=data[_PLACE.size :].decode())
 
 
 def _check_version(data: bytes) -> None:

@@ -1,6 +1,6 @@
 """The work of a group, shared among its members: who has which events, what becomes of them, what has to be kept. Nothing waits here.
 
-A step is a call with the moment it happens at; what it changes is gathered in `Changes`, and several steps may share one. The shell
+A step is a call with the moment it happens at; what it changes is gathered in `ShareChanges`, and several steps may share one. The shell
 around it must:
 
 1. bury `changes.dead`, and tell `buried` what became of them;
@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 from eventlog.errors import EventLogError, InvalidArgument, StaleMember
-from eventlog.groups.record import NOBODY, Committed, GroupState, Place, Tag, encode_committed
-from eventlog.groups.work import Known, Leases, Row, SegmentQueue, Task, backoff_ms, encode_known, members_of
+from eventlog.groups.record import NOBODY, CommittedPlace, GroupState, Place, Tag, encode_committed
+from eventlog.groups.work import KeptEvent, Leases, QueuedEvent, Row, SegmentQueue, backoff_ms, encode_known, members_of
 from eventlog.limits import ANSWER_BYTES_MAX, DELIVERIES_MAX_DEFAULT, WORK_BYTES_MAX, WORK_WINDOW_MAX
 
 DONE, AGAIN, REJECTED, GIVEN_BACK = VERDICTS = range(4)
@@ -61,7 +61,7 @@ class DeadLetter:
 
 
 @dataclass(slots=True, kw_only=True)
-class Changes:
+class ShareChanges:
     """What the requests of one turn change: segments to be kept, and events to be buried before, by id. These are not done before that."""
 
     touched: set[int] = field(default_factory=set)
@@ -81,7 +81,7 @@ class Keeping:
 
     puts: dict[bytes, bytes]
     removes: tuple[bytes, ...]
-    moved: dict[int, Committed]
+    moved: dict[int, CommittedPlace]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +109,7 @@ class SharedGroup(Protocol):
 class Sharing:
     """The queues of one work group, and which member has what of them."""
 
-    def __init__(self, group: SharedGroup, kept: Mapping[int, Collection[Known]]) -> None:
+    def __init__(self, group: SharedGroup, kept: Mapping[int, Collection[KeptEvent]]) -> None:
         """Go on from what was kept of each segment."""
         self._group = group
         places = {segment: group.place(segment) for segment in range(group.state.segments)}
@@ -123,7 +123,7 @@ class Sharing:
         self._reads = 0  # beside such segments
         self._next = 0
 
-    def take(self, member: str, wanted: Wanted, changes: Changes, *, now_ms: int) -> list[tuple[Task, Row]]:
+    def take(self, member: str, wanted: Wanted, changes: ShareChanges, *, now_ms: int) -> list[tuple[QueuedEvent, Row]]:
         """Return up to `wanted.limit` events that are that member's from now on.
 
         They have no more than `ANSWER_BYTES_MAX` together, but for the first, which may exceed it.
@@ -139,7 +139,7 @@ class Sharing:
         self.latest[member] = wanted.sequence
         self._take_back(member, wanted.holding, changes)
         self._take_overdue(changes, now_ms)
-        found: list[tuple[Task, Row]] = []
+        found: list[tuple[QueuedEvent, Row]] = []
         count = len(self.queues)
         for step in range(count):
             segment = (self._next + step) % count
@@ -152,7 +152,9 @@ class Sharing:
         """Return whether a member has asked again since."""
         return wanted.sequence < self.latest.get(member, 0)
 
-    def _hand_out(self, segment: int, member: str, found: list[tuple[Task, Row]], *, limit: int, changes: Changes, now_ms: int) -> bool:
+    def _hand_out(
+        self, segment: int, member: str, found: list[tuple[QueuedEvent, Row]], *, limit: int, changes: ShareChanges, now_ms: int
+    ) -> bool:
         """Hand out what a segment has, behind what was found in others; return whether the answer takes no more."""
         queue = self.queues[segment]
         ready = queue.ready(now_ms, limit - len(found))
@@ -174,7 +176,7 @@ class Sharing:
             found.append((task, self._rows[task.id]))
         return len(found) >= limit
 
-    def _take_back(self, member: str, holding: frozenset[int], changes: Changes) -> None:
+    def _take_back(self, member: str, holding: frozenset[int], changes: ShareChanges) -> None:
         """Give to others what was handed to a member in an answer that it never got."""
         for id_, segment in self._leases.beside(member, holding):
             self._leases.end(member, id_)
@@ -183,7 +185,7 @@ class Sharing:
                 self.queues[segment].give_back(task)
                 self._touch(segment, changes)
 
-    def _take_overdue(self, changes: Changes, now_ms: int) -> None:
+    def _take_overdue(self, changes: ShareChanges, now_ms: int) -> None:
         """Give to others what its member has not settled in time."""
         for id_, segment in self._leases.overdue(now_ms):
             task = self.queues[segment].tasks[id_]
@@ -191,14 +193,14 @@ class Sharing:
             self.queues[segment].again(task, now_ms)
             self._free(task, "to a consumer that did not settle it in time", changes)
 
-    def _free(self, task: Task, why: str, changes: Changes) -> None:
+    def _free(self, task: QueuedEvent, why: str, changes: ShareChanges) -> None:
         """Have an event that its member has no more handed out again, or buried."""
         segment = self._rows[task.id].segment
         self._touch(segment, changes)
         if task.deliveries >= self._deliveries_max:
             self._bury(task, f"delivered {task.deliveries} times, the last time {why}", changes)
 
-    def settle(self, member: str, rows: Sequence[Settled], changes: Changes, *, now_ms: int) -> Buries:
+    def settle(self, member: str, rows: Sequence[Settled], changes: ShareChanges, *, now_ms: int) -> Buries:
         """Go by what a member says; return what of it is true only once dead letters are written.
 
         Raises:
@@ -220,7 +222,7 @@ class Sharing:
             raise StaleMember(group=self._group.id[0], member=member, why=why)
         return Buries(ids=tuple(row.id for row in rows if row.id in changes.dead))
 
-    def _settle_one(self, task: Task, row: Settled, changes: Changes, now_ms: int) -> None:
+    def _settle_one(self, task: QueuedEvent, row: Settled, changes: ShareChanges, now_ms: int) -> None:
         queue = self.queues[row.segment]
         self._touch(row.segment, changes)
         self._leases.end(task.member, task.id)
@@ -236,7 +238,7 @@ class Sharing:
             else:
                 queue.again(task, now_ms + (backoff_ms(task.deliveries) if row.after_ms < 0 else row.after_ms))
 
-    def release(self, is_gone: Callable[[str], bool], changes: Changes) -> None:
+    def release(self, is_gone: Callable[[str], bool], changes: ShareChanges) -> None:
         """Take events from members whose sessions are over."""
         self._leases.forget(is_gone)
         for member in [member for member in self.latest if is_gone(member)]:
@@ -245,20 +247,20 @@ class Sharing:
             for task in queue.release(is_gone):
                 self._free(task, "to a consumer that was lost", changes)
 
-    def _bury(self, task: Task, reason: str, changes: Changes) -> None:
+    def _bury(self, task: QueuedEvent, reason: str, changes: ShareChanges) -> None:
         row = self._rows[task.id]
         self._touch(row.segment, changes)
         changes.dead.setdefault(task.id, DeadLetter(row=row, reason=reason, deliveries=task.deliveries))
 
-    def _finish(self, queue: SegmentQueue, task: Task) -> None:
+    def _finish(self, queue: SegmentQueue, task: QueuedEvent) -> None:
         queue.finish(task)
         del self._rows[task.id]
 
-    def _touch(self, segment: int, changes: Changes) -> None:
+    def _touch(self, segment: int, changes: ShareChanges) -> None:
         changes.touched.add(segment)
         self._quiet.discard(segment)
 
-    def buried(self, changes: Changes, errors: Mapping[int, EventLogError], results: Sequence[Any], *, now_ms: int) -> list[Any]:
+    def buried(self, changes: ShareChanges, errors: Mapping[int, EventLogError], results: Sequence[Any], *, now_ms: int) -> list[Any]:
         """Go by what became of the dead letters; return the results with it.
 
         Where they could not be written, a member keeps what it wanted buried, and hears why; what no member has any more waits for
@@ -286,11 +288,11 @@ class Sharing:
         group = self._group
         puts: dict[bytes, bytes] = {}
         removes: list[bytes] = []
-        moved: dict[int, Committed] = {}
+        moved: dict[int, CommittedPlace] = {}
         for segment in touched:
             queue = self.queues[segment]
             if queue.place != group.place(segment):
-                moved[segment] = Committed(place=queue.place, generation=group.state.generation, time_ms=moment.physical_ms)
+                moved[segment] = CommittedPlace(place=queue.place, generation=group.state.generation, time_ms=moment.physical_ms)
                 puts[group.key("p", segment)] = encode_committed(moved[segment])
             kept = queue.kept()
             if kept:
@@ -333,7 +335,7 @@ class Sharing:
             is_cut = len(own) > room  # what is cut off is read again
             own = own[:room]
             place = (own[-1].place if own else queue.read) if is_cut else upto
-            tasks = [Task(id=row.place.id, key=row.key, place=row.place, nbytes=row.nbytes) for row in own]
+            tasks = [QueuedEvent(id=row.place.id, key=row.key, place=row.place, nbytes=row.nbytes) for row in own]
             queue.take_in(tasks, place)
             for task, row in zip(tasks, own, strict=True):
                 if task.id not in queue.tasks:

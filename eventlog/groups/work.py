@@ -54,7 +54,7 @@ class Row:
 
 
 @dataclass(slots=True, kw_only=True)
-class Task:
+class QueuedEvent:
     """One event that is not done. `member` has it now; else it may be handed out from `ready_ms` on, when it is its turn.
 
     `ready_ms` is a time of the coordinator's monotonic clock, 0 for at once.
@@ -70,10 +70,10 @@ class Task:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
+class KeptEvent:
     """What was kept of an event above the position: done, or how often it was handed out, to whom, and when it may be again.
 
-    `ready_ms` as in `Task`, of the coordinator that has loaded it.
+    `ready_ms` as in `QueuedEvent`, of the coordinator that has loaded it.
     """
 
     id: int
@@ -92,13 +92,13 @@ class SegmentQueue:
 
     place: Place
     read: Place
-    tasks: OrderedDict[int, Task] = field(default_factory=OrderedDict)
+    tasks: OrderedDict[int, QueuedEvent] = field(default_factory=OrderedDict)
     done: dict[int, Place] = field(default_factory=dict)
-    known: dict[int, Known] = field(default_factory=dict)
+    known: dict[int, KeptEvent] = field(default_factory=dict)
     nbytes: int = 0
 
     @classmethod
-    def load(cls, place: Place, known: Iterable[Known]) -> "SegmentQueue":
+    def load(cls, place: Place, known: Iterable[KeptEvent]) -> "SegmentQueue":
         """Return the queue as it was kept."""
         return cls(place=place, read=place, known={one.id: one for one in known})
 
@@ -107,7 +107,7 @@ class SegmentQueue:
         """How many more events it takes in."""
         return max(0, WORK_WINDOW_MAX - len(self.tasks) - len(self.done))
 
-    def take_in(self, tasks: Iterable[Task], upto: Place) -> None:
+    def take_in(self, tasks: Iterable[QueuedEvent], upto: Place) -> None:
         """Take in the next events, in their order; everything up to `upto` is read with them."""
         for task in tasks:
             if task.id <= self.read.id:
@@ -126,9 +126,9 @@ class SegmentQueue:
         self.known = {id_: one for id_, one in self.known.items() if id_ > self.read.id}  # what retention took is done
         self._advance()
 
-    def ready(self, now_ms: int, limit: int) -> list[Task]:
+    def ready(self, now_ms: int, limit: int) -> list[QueuedEvent]:
         """Return up to `limit` events that may be handed out now, the oldest first."""
-        found: list[Task] = []
+        found: list[QueuedEvent] = []
         seen: set[bytes] = set()
         for task in self.tasks.values():
             if len(found) >= limit:
@@ -145,17 +145,17 @@ class SegmentQueue:
         return min((task.ready_ms for task in self.tasks.values() if task.member == NOBODY and task.ready_ms), default=None)
 
     @staticmethod
-    def hand(task: Task, member: str) -> None:
+    def hand(task: QueuedEvent, member: str) -> None:
         """Give an event to a member."""
         task.member = member
         task.deliveries += 1
 
-    def held(self, id_: int, member: str) -> Task | None:
+    def held(self, id_: int, member: str) -> QueuedEvent | None:
         """Return an event if that member has it."""
         task = self.tasks.get(id_)
         return task if task is not None and task.member == member else None
 
-    def finish(self, task: Task) -> None:
+    def finish(self, task: QueuedEvent) -> None:
         """Note that an event is done."""
         del self.tasks[task.id]
         self.nbytes -= task.nbytes
@@ -163,18 +163,18 @@ class SegmentQueue:
         self._advance()
 
     @staticmethod
-    def again(task: Task, ready_ms: int) -> None:
+    def again(task: QueuedEvent, ready_ms: int) -> None:
         """Have an event handed out once more, from `ready_ms` on."""
         task.member = NOBODY
         task.ready_ms = ready_ms
 
     @staticmethod
-    def give_back(task: Task) -> None:
+    def give_back(task: QueuedEvent) -> None:
         """Have an event handed out as if it had not been: nobody has looked at it."""
         task.member = NOBODY
         task.deliveries -= 1
 
-    def release(self, is_gone: Callable[[str], bool]) -> list[Task]:
+    def release(self, is_gone: Callable[[str], bool]) -> list[QueuedEvent]:
         """Take events from members that are gone; return them."""
         found = [task for task in self.tasks.values() if task.member != NOBODY and is_gone(task.member)]
         for task in found:
@@ -193,11 +193,11 @@ class SegmentQueue:
         if passed:
             self.place = max((self.done.pop(id_) for id_ in passed), key=lambda place: place.id)
 
-    def kept(self) -> list[Known]:
+    def kept(self) -> list[KeptEvent]:
         """Return what has to be kept beside the position."""
-        rows = [Known(id=id_, is_done=True) for id_ in self.done]
+        rows = [KeptEvent(id=id_, is_done=True) for id_ in self.done]
         rows += [
-            Known(id=task.id, deliveries=task.deliveries, member=task.member, ready_ms=task.ready_ms)
+            KeptEvent(id=task.id, deliveries=task.deliveries, member=task.member, ready_ms=task.ready_ms)
             for task in self.tasks.values()
             if task.deliveries
         ]
@@ -214,7 +214,7 @@ def members_of(queues: Collection[SegmentQueue]) -> set[str]:
     return {task.member for queue in queues for task in queue.tasks.values() if task.member != NOBODY}
 
 
-def encode_known(rows: Iterable[Known], *, now_ms: int, agreed_ms: int) -> bytes:
+def encode_known(rows: Iterable[KeptEvent], *, now_ms: int, agreed_ms: int) -> bytes:
     """Return rows as they are stored at a moment that is `now_ms` here, and `agreed_ms` by the clock that members agree on."""
     fields = [
         [row.id, _DONE]
@@ -225,7 +225,7 @@ def encode_known(rows: Iterable[Known], *, now_ms: int, agreed_ms: int) -> bytes
     return bytes((VERSION,)) + msgspec.msgpack.encode([agreed_ms, fields])
 
 
-def decode_known(data: bytes, *, now_ms: int, agreed_ms: int) -> list[Known]:
+def decode_known(data: bytes, *, now_ms: int, agreed_ms: int) -> list[KeptEvent]:
     """Return rows that were stored, with times of the clock that shows `now_ms`.
 
     Two nodes' agreed times may be `AGREED_WITHIN_MS` apart. So much longer an event waits, but never longer than was left of its delay when
@@ -248,9 +248,9 @@ def decode_known(data: bytes, *, now_ms: int, agreed_ms: int) -> list[Known]:
             return now_ms + left_ms if stored_ready_ms and left_ms > 0 else 0
 
         return [
-            Known(id=row[0], is_done=True)
+            KeptEvent(id=row[0], is_done=True)
             if row[1] == _DONE
-            else Known(id=row[0], deliveries=row[1], member=row[2], ready_ms=ready_ms(row[3]))
+            else KeptEvent(id=row[0], deliveries=row[1], member=row[2], ready_ms=ready_ms(row[3]))
             for row in rows
         ]
     except (msgspec.MsgspecError, IndexError, TypeError) as error:

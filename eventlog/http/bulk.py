@@ -19,7 +19,7 @@ from eventlog.client.formats import CacheFormat
 from eventlog.errors import BadValue, BodyTooSlow, EventLogError, InvalidArgument, TooLarge, UnsupportedBody, tellable
 from eventlog.events import KIND_NAMES
 from eventlog.http.calls import Call, Route, base64_key, told
-from eventlog.http.listing import PARAMETERS, Listing
+from eventlog.http.listing import PARAMETERS, EntryListing
 from eventlog.http.local import LocalCache, LocalCore, WrittenMany
 from eventlog.limits import MIB
 
@@ -51,7 +51,7 @@ class Bulk:
 
     def routes(self) -> list[Route]:
         """Return what is served here."""
-        handlers = {"GET": Listing(self._core).get, "POST": self.post}
+        handlers = {"GET": EntryListing(self._core).get, "POST": self.post}
         return [Route(path="/v1/caches/{cache}/entries", handlers=handlers, parameters={"GET": PARAMETERS, "POST": frozenset({"key"})})]
 
     async def post(self, call: Call) -> web.StreamResponse:

@@ -25,7 +25,7 @@ LIFESPAN: Final = "Eventlog-Lifespan"
 KEYS: Final = ("text", "base64")
 
 
-class Entries:
+class EntryRoutes:
     """The routes of one entry."""
 
     def __init__(self, core: LocalCore) -> None:
@@ -172,7 +172,7 @@ class NewCache(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
 _decode = msgspec.json.Decoder(NewCache).decode
 
 
-class Caches:
+class CacheRoutes:
     """The routes of caches."""
 
     def __init__(self, core: LocalCore) -> None:

@@ -56,7 +56,7 @@ class Events:
             raise InvalidArgument(why="wait is for a request that ends: leave it out, or give follow=false")
         place = _id if _is_ordered(wanted) else _position
         form: Form = _ServerSent(place) if is_server_sent else _Lines(place)
-        stream = Stream(call.request, form, self._core.shared)
+        stream = EventStream(call.request, form, self._core.shared)
         if call.request.method == "HEAD":
             return web.Response(headers=stream.headers)
         async with self._core.reads(call.text("cache")) as cache:
@@ -182,7 +182,7 @@ class _ServerSent:
         return b"event: error\ndata: %b\n\n" % orjson.dumps(told(error))
 
 
-class Stream:
+class EventStream:
     """The answer while it is written."""
 
     def __init__(self, request: web.BaseRequest, form: Form, shared: SharedAnswers) -> None:

@@ -19,7 +19,7 @@ from eventlog.ids import ID_MAX
 _IDS: Final = ("last_id", "first_id", "from_id", "position_id")
 
 
-class Wanted(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+class ListenerWanted(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     """What a listener wants, and what it may hold back."""
 
     where: str | None = None
@@ -34,7 +34,7 @@ class Wanted(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     from_id: int | str | None = None
 
 
-class NewListener(Wanted, forbid_unknown_fields=True, omit_defaults=True):
+class NewListener(ListenerWanted, forbid_unknown_fields=True, omit_defaults=True):
     """A listener to be: beside that its name, and whether it stays when nobody polls."""
 
     id: str | None = None
@@ -48,11 +48,11 @@ class Reached(msgspec.Struct, forbid_unknown_fields=True):
 
 
 _decode_new = msgspec.json.Decoder(NewListener).decode
-_decode_wanted = msgspec.json.Decoder(Wanted).decode
+_decode_wanted = msgspec.json.Decoder(ListenerWanted).decode
 _decode_reached = msgspec.json.Decoder(Reached).decode
 
 
-class Listeners:
+class ListenerRoutes:
     """The routes of listeners."""
 
     def __init__(self, core: LocalCore) -> None:

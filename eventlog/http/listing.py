@@ -18,14 +18,14 @@ from eventlog.client.values import CacheInfo
 from eventlog.errors import EventLogError, InvalidArgument
 from eventlog.events import ValueFormat
 from eventlog.http.calls import Call, base64_key, condition_of, told
-from eventlog.http.events import BATCH_BYTES, EVENTS_MAX, LINES, Stream
+from eventlog.http.events import BATCH_BYTES, EVENTS_MAX, LINES, EventStream
 from eventlog.http.local import LocalCore, LocalReads
 from eventlog.ids import ID_MAX
 
 PARAMETERS: Final = frozenset({"prefix", "key", "where", "parameters", "select", "at", "max"})
 
 
-class Listing:
+class EntryListing:
     """The listing of a cache's entries."""
 
     def __init__(self, core: LocalCore) -> None:
@@ -40,7 +40,7 @@ class Listing:
         is_base64 = call.choice("key", ("text", "base64"), "text") == "base64"
         left = call.number("max", 0, low=1, high=EVENTS_MAX) or EVENTS_MAX
         wanted = _wanted(call, is_base64=is_base64)
-        stream = Stream(call.request, _EntryLines(), self._core.shared)
+        stream = EventStream(call.request, _EntryLines(), self._core.shared)
         if call.request.method == "HEAD":
             return web.Response(headers=stream.headers)
         async with self._core.reads(call.text("cache")) as cache:

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from eventlog.arrays import Ints
 from eventlog.batch.build import Columns, WriteFrame, build_write
 from eventlog.batch.one import build_one
-from eventlog.client.connections.known import Known
+from eventlog.client.connections.known import KnownRoutes
 from eventlog.client.connections.requests import Requests
 from eventlog.client.listeners import CacheListeners
 from eventlog.client.options import ClientOptions
@@ -34,7 +34,7 @@ from eventlog.http.shared import SharedAnswers
 from eventlog.limits import KIB, PROCESS_BYTES_IN_FLIGHT_MAX
 from eventlog.routing.routes import Routes
 from eventlog.transport.connection import Connection, Dispatch
-from eventlog.transport.greeting import ConnectOptions
+from eventlog.transport.greeting import GreetingOptions
 from eventlog.transport.inside import connect_inside
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message, PollAnswer
@@ -47,14 +47,14 @@ READ_AHEAD_BYTES: Final = 256 * KIB  # of one stream: with all that there may be
 _OPTIONS: Final = ClientOptions(routing="any", idempotent=False, name=NAME, read_ahead_bytes=READ_AHEAD_BYTES)
 
 
-class InsideRoads(Known):
+class InsideRoads(KnownRoutes):
     """The one road of these clients: to the node around them. It is opened by the first request, and again after it was dropped."""
 
     def __init__(self, dispatch: Dispatch, session: SessionOptions) -> None:
         super().__init__()
         self.is_closed = False
         self._dispatch = dispatch
-        self._connect = ConnectOptions(client=NAME, session=session, bytes_in_flight_max=PROCESS_BYTES_IN_FLIGHT_MAX)
+        self._connect = GreetingOptions(client=NAME, session=session, bytes_in_flight_max=PROCESS_BYTES_IN_FLIGHT_MAX)
         self._process = ProcessBudget(PROCESS_BYTES_IN_FLIGHT_MAX)
         self._connection: Connection | None = None
         self._opening = asyncio.Lock()

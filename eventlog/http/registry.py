@@ -37,7 +37,7 @@ class Registrar(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answered:
+class HttpAnswer:
     """An answer: its status, its headers without the length, and its body."""
 
     status: int
@@ -94,13 +94,13 @@ Page = Callable[[Question], Awaitable[Any]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Text:
+class _PlainText:
     """An answer that is text as it is."""
 
     text: str
 
 
-async def answer(registrar: Registrar, *, method: str, path: str, query: str, content_type: str, body: bytes) -> Answered:
+async def answer(registrar: Registrar, *, method: str, path: str, query: str, content_type: str, body: bytes) -> HttpAnswer:
     """Return the answer to a request. `path` is as it was sent, percent-encoded; `query` is what follows the question mark."""
     try:
         page, parts = _find(method, path)
@@ -118,8 +118,8 @@ async def answer(registrar: Registrar, *, method: str, path: str, query: str, co
     except EventLogError as error:
         log.warning("registry_failed error=%s", error)
         return _refused(500, FAILED, str(error), method=method, path=path)
-    content = found.text.encode() if isinstance(found, _Text) else msgspec.json.encode(found)
-    return Answered(status=200, headers={"Content-Type": CONTENT_TYPE}, body=content)
+    content = found.text.encode() if isinstance(found, _PlainText) else msgspec.json.encode(found)
+    return HttpAnswer(status=200, headers={"Content-Type": CONTENT_TYPE}, body=content)
 
 
 def is_registry_path(path: str) -> bool:
@@ -128,12 +128,12 @@ def is_registry_path(path: str) -> bool:
     return len(steps) > 1 and steps[1] in _FIRST
 
 
-def _refused(status: int, code: int, message: str, *, method: str, path: str) -> Answered:
+def _refused(status: int, code: int, message: str, *, method: str, path: str) -> HttpAnswer:
     headers = {"Content-Type": CONTENT_TYPE}
     if status == 405:
         headers["Allow"] = ", ".join(sorted(_matching(path)[0]))
     content = b"" if method == "HEAD" else msgspec.json.encode({"error_code": code, "message": message})
-    return Answered(status=status, headers=headers, body=content)
+    return HttpAnswer(status=status, headers=headers, body=content)
 
 
 def _find(method: str, path: str) -> tuple[Page, tuple[str, ...]]:
@@ -178,8 +178,8 @@ async def _version(question: Question) -> dict[str, Any]:
     return requests.version(registry, question.parts[0], question.parts[1], deleted=question.flag("deleted"))
 
 
-async def _version_text(question: Question) -> _Text:
-    return _Text(text=(await _version(question))["schema"])
+async def _version_text(question: Question) -> _PlainText:
+    return _PlainText(text=(await _version(question))["schema"])
 
 
 async def _referring(question: Question) -> list[int]:
@@ -225,8 +225,8 @@ async def _schema(question: Question) -> dict[str, Any]:
     return requests.schema_by_id(registry, question.schema_id, subject=subject, with_max=with_max)
 
 
-async def _schema_text(question: Question) -> _Text:
-    return _Text(text=(await _schema(question))["schema"])
+async def _schema_text(question: Question) -> _PlainText:
+    return _PlainText(text=(await _schema(question))["schema"])
 
 
 async def _schema_by_guid(question: Question) -> dict[str, Any]:

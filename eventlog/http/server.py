@@ -17,9 +17,9 @@ from aiohttp.http_exceptions import HttpProcessingError
 from eventlog.errors import BadConfig, EventLogError, ForeignPage, Overloaded, UnsupportedBody, tellable
 from eventlog.http.bulk import Bulk
 from eventlog.http.calls import BodyBounds, called, check_page, refusal
-from eventlog.http.entries import Caches, Entries
+from eventlog.http.entries import CacheRoutes, EntryRoutes
 from eventlog.http.events import Events
-from eventlog.http.listeners import Listeners
+from eventlog.http.listeners import ListenerRoutes
 from eventlog.http.local import InsideRoads, LocalCore
 from eventlog.http.registry import Registrar, answer, is_registry_path
 from eventlog.http.shared import SharedAnswers
@@ -76,7 +76,7 @@ class Api:
         )
         self._shared = SharedAnswers()
         core = LocalCore(self._roads, self._shared)
-        parts = (Caches(core), Bulk(core), Entries(core), Events(core), Listeners(core))
+        parts = (CacheRoutes(core), Bulk(core), EntryRoutes(core), Events(core), ListenerRoutes(core))
         self._routes = [route for part in parts for route in part.routes()]
         self._connections: set[object] = set()
         self._connections_peak = 0

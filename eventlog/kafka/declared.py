@@ -22,7 +22,7 @@ from eventlog.predicate.avro import read_whole
 from eventlog.schema.avro import AvroSchema, is_logical
 from eventlog.schema.avro_fit import Fitting
 from eventlog.schema.avro_types import read_avro
-from eventlog.schema.json_types import Node, read_json_schema
+from eventlog.schema.json_types import SchemaNode, read_json_schema
 from eventlog.schema.strict_json import Misfit
 
 JSON_TYPE: Final = "io.debezium.data.Json"
@@ -248,7 +248,7 @@ def avro_of_json_schema(schema: Any, *, name: str = "Value") -> Any:
     return _of_node(read_json_schema(json.dumps(schema)).top, name=name, at="#", outer=())
 
 
-def _of_node(node: Node, *, name: str, at: str, outer: tuple[int, ...]) -> Any:
+def _of_node(node: SchemaNode, *, name: str, at: str, outer: tuple[int, ...]) -> Any:
     tree = node.tree
     if not isinstance(tree, dict):
         raise _no_type(at, "says nothing of a type")
@@ -272,7 +272,7 @@ def _of_node(node: Node, *, name: str, at: str, outer: tuple[int, ...]) -> Any:
     return made if len(listed) == 1 else _nullable(made)
 
 
-def _of_kind(node: Node, kind: str, *, name: str, at: str, outer: tuple[int, ...]) -> Any:
+def _of_kind(node: SchemaNode, kind: str, *, name: str, at: str, outer: tuple[int, ...]) -> Any:
     tree = node.tree
     if kind in _SCALARS:
         return _SCALARS[kind]
@@ -290,7 +290,7 @@ def _of_kind(node: Node, kind: str, *, name: str, at: str, outer: tuple[int, ...
     raise _no_type(at, "is an object of which no property is declared")
 
 
-def _fields(node: Node, *, name: str, at: str, outer: tuple[int, ...]) -> Iterator[dict[str, Any]]:
+def _fields(node: SchemaNode, *, name: str, at: str, outer: tuple[int, ...]) -> Iterator[dict[str, Any]]:
     required = node.tree.get("required", ())
     for field, inner in node.tree["properties"].items():
         made = _of_node(node.below(inner), name=f"{name}_{field}", at=f"{at}/properties/{field}", outer=outer)

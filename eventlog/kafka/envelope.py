@@ -42,7 +42,7 @@ _OF_FIELDS, _OF_NOTHING, _OF_OTHER = range(3)
 _SEPARATORS = (b",", b"", b',"value":')
 
 
-class Rows(NamedTuple):
+class RecordRows(NamedTuple):
     """Keys and values of records; record i tells of event `of[i]`, where there are more records than events."""
 
     of: Ints
@@ -103,7 +103,7 @@ def _own(events: EventColumns) -> columns.Items:
     return columns.of_texts(events.headers)
 
 
-def rows_of(events: EventColumns, shape: Shape, *, now_ms: int) -> Rows:
+def rows_of(events: EventColumns, shape: Shape, *, now_ms: int) -> RecordRows:
     """Return the records of events. `now_ms` is when they are told, in milliseconds since 1970: `ts_ms` of the envelope.
 
     Raises:
@@ -120,28 +120,28 @@ def rows_of(events: EventColumns, shape: Shape, *, now_ms: int) -> Rows:
         keys, values = _key_records(told, shape), _envelopes(events, told, images, shape, now_ms=now_ms)
     everything = np.arange(len(events))
     if not shape.has_tombstones or not np.count_nonzero(gone):
-        return Rows(everything, keys, values)
+        return RecordRows(everything, keys, values)
     of = everything.repeat(np.where(gone, 2, 1))
     is_told = np.ones(len(of), bool)
     is_told[1:] = of[1:] != of[:-1]
     rows = columns.index_of(of)
-    return Rows(of, keys.take(rows), columns.where(is_told, values.take(rows), None))
+    return RecordRows(of, keys.take(rows), columns.where(is_told, values.take(rows), None))
 
 
-def _as_it_is(events: EventColumns, gone: Mask, shape: Shape) -> Rows:
+def _as_it_is(events: EventColumns, gone: Mask, shape: Shape) -> RecordRows:
     """Return values as they are, and nothing where they were removed."""
     everything, is_raw = np.arange(len(events)), shape.form == "raw"
     if shape.encoding == "avro":
-        return Rows(everything, avro.key_records(events, shape), avro.value_records(events, ~gone, shape))
+        return RecordRows(everything, avro.key_records(events, shape), avro.value_records(events, ~gone, shape))
     if len(events) <= LOOP_MAX and shape.encoding == "json":
         values = [None if is_gone else value for value, is_gone in zip(events.values.to_list(), gone.tolist(), strict=True)]
-        return Rows(everything, events.keys.to_list() if is_raw else _few_key_records(events.keys, shape), values)
+        return RecordRows(everything, events.keys.to_list() if is_raw else _few_key_records(events.keys, shape), values)
     keys = columns.of_texts(events.keys) if is_raw else _key_records(_keys(events.keys, shape), shape)
     if shape.encoding == "json":
-        return Rows(everything, keys, columns.where(~gone, columns.of_texts(events.values), None))
+        return RecordRows(everything, keys, columns.where(~gone, columns.of_texts(events.values), None))
     rows = np.flatnonzero(~gone)
     told = columns.join(_front_of_schema(shape), _payloads(events, rows, events.values.take(rows), shape, word="value"), b"}")
-    return Rows(everything, keys, columns.spread(told, ~gone, None))
+    return RecordRows(everything, keys, columns.spread(told, ~gone, None))
 
 
 def _front_of_schema(shape: Shape) -> bytes:

@@ -46,7 +46,7 @@ _WAITED_FOR: Final = {UNKNOWN_TOPIC: "topic {topic} is not there", 19: _FEW_REPL
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class Reaction:
     """What comes next: `retry` after a pause, `yield` (another node has the shard), `anew` from what is committed, or `stop`.
 
     `state` is what the shard shows meanwhile, `why` one sentence, with what to do where somebody has to.
@@ -57,34 +57,34 @@ class Outcome:
     why: str
 
 
-def outcome_of(trouble: Trouble, *, topic: str) -> Outcome:
+def outcome_of(trouble: Trouble, *, topic: str) -> Reaction:
     """Return what comes after trouble with Kafka."""
     code, text = trouble.code, str(trouble)
     if code in _FENCED:
         return give_way("another node writes this shard, or wrote it last")
     if code in _BROKEN_SEQUENCE:
-        return Outcome(next="anew", state="starting", why=f"what became of a transaction is not known: {text}")
+        return Reaction(next="anew", state="starting", why=f"what became of a transaction is not known: {text}")
     why = _HALTED.get(code or 0, "").format(topic=topic, text=text)
     if why:
-        return Outcome(next="stop", state="halted", why=why)
-    return Outcome(next="anew", state="waiting", why=_WAITED_FOR.get(code or 0, "Kafka is away: {text}").format(topic=topic, text=text))
+        return Reaction(next="stop", state="halted", why=why)
+    return Reaction(next="anew", state="waiting", why=_WAITED_FOR.get(code or 0, "Kafka is away: {text}").format(topic=topic, text=text))
 
 
-def give_way(why: str) -> Outcome:
+def give_way(why: str) -> Reaction:
     """Return what a shard does that another node has."""
-    return Outcome(next="yield", state="starting", why=why)
+    return Reaction(next="yield", state="starting", why=why)
 
 
-def outcome_of_error(error: EventLogError, *, mirror: str) -> Outcome:
+def outcome_of_error(error: EventLogError, *, mirror: str) -> Reaction:
     """Return what comes after an error of ours."""
     if isinstance(error, EventsTrimmed):
         why = f"{error}; eventlog mirror pause {mirror}, reset it --to snapshot or earliest, and resume it"
-        return Outcome(next="stop", state="trimmed", why=why)
+        return Reaction(next="stop", state="trimmed", why=why)
     if isinstance(error, PositionDiverged):
         why = f"{error}; eventlog mirror resume {mirror} --accept-diverged goes on, and what the topic has of them stays there"
-        return Outcome(next="stop", state="diverged", why=why)
+        return Reaction(next="stop", state="diverged", why=why)
     if isinstance(error, CacheNotFound | CacheDropped):
-        return Outcome(next="stop", state="ended", why=str(error))
+        return Reaction(next="stop", state="ended", why=str(error))
     if isinstance(error, NoConnection | OutboundRefused | Unavailable):
-        return Outcome(next="anew", state="waiting", why=str(error))
-    return Outcome(next="stop", state="halted", why=str(error))
+        return Reaction(next="anew", state="waiting", why=str(error))
+    return Reaction(next="stop", state="halted", why=str(error))

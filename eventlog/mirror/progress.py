@@ -27,7 +27,7 @@ from eventlog.read.position import OFFSET_UNKNOWN, Position, SegmentPositions
 _NO_EPOCH: Final = 0
 
 
-class Progress(msgspec.Struct, frozen=True, kw_only=True):
+class SegmentProgress(msgspec.Struct, frozen=True, kw_only=True):
     """Where one segment goes on."""
 
     cluster: str
@@ -42,7 +42,7 @@ class _Beginning(msgspec.Struct, frozen=True):
     generation: int
 
 
-class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
+class SnapshotProgress(msgspec.Struct, frozen=True, kw_only=True):
     """How far the entries of a shard's segments were written. `token` is empty at their beginning."""
 
     cluster: str
@@ -71,13 +71,13 @@ def snapshot_key(mirror: Mirror, shard: int) -> bytes:
     return f"{mirror.name}/{mirror.cache}/snapshot/{shard}".encode()
 
 
-def snapshot_of(records: Mapping[bytes, bytes], mirror: Mirror, shard: int, *, cluster: str, term: int) -> Snapshot:
+def snapshot_of(records: Mapping[bytes, bytes], mirror: Mirror, shard: int, *, cluster: str, term: int) -> SnapshotProgress:
     """Return how far a shard's snapshot is, from the latest records. Raises what `places` does."""
-    begun = Snapshot(cluster=cluster, generation=mirror.generation, term=term)
+    begun = SnapshotProgress(cluster=cluster, generation=mirror.generation, term=term)
     key = snapshot_key(mirror, shard)
     if key not in records:
         return begun
-    found = _checked(_decoded(records[key], Snapshot, mirror, key), mirror, cluster=cluster, term=term)
+    found = _checked(_decoded(records[key], SnapshotProgress, mirror, key), mirror, cluster=cluster, term=term)
     return found if found.generation == mirror.generation else begun
 
 
@@ -122,13 +122,13 @@ def places(
         key = key_of(mirror, segment)
         if key not in records:
             continue
-        found = _checked(_decoded(records[key], Progress, mirror, key), mirror, cluster=cluster, term=term)
+        found = _checked(_decoded(records[key], SegmentProgress, mirror, key), mirror, cluster=cluster, term=term)
         if found.generation == mirror.generation:
             ids[row], offsets[row], epochs[row] = found.id, found.next, found.epoch
     return SegmentPositions(of=of, ids=ids, offsets=offsets, epochs=epochs)
 
 
-Kept = TypeVar("Kept", Progress, Snapshot)
+Kept = TypeVar("Kept", SegmentProgress, SnapshotProgress)
 
 
 def _checked(found: Kept, mirror: Mirror, *, cluster: str, term: int) -> Kept:
@@ -150,7 +150,7 @@ def records_of(mirror: Mirror, at: SegmentPositions, rows: Iterable[int], *, clu
     """Return the records that say where some rows of `at` go on."""
     found: dict[bytes, bytes] = {}
     for row in rows:
-        record = Progress(
+        record = SegmentProgress(
             cluster=cluster,
             generation=mirror.generation,
             term=term,

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from eventlog.clock import Clock, Entropy
 from eventlog.control.appointment import held_alone
 from eventlog.control.caches import CacheBook, CacheRecords
-from eventlog.control.cluster import ClusterRecords, Member
+from eventlog.control.cluster import ClusterRecords, OwnMember
 from eventlog.control.membership import NodeLabels
 from eventlog.control.metastore import MetaStore
 from eventlog.control.metastores.location import Location
@@ -75,7 +75,7 @@ class _Joined:
 
     metastore: ResolvingStore
     records: ClusterRecords
-    member: Member
+    member: OwnMember
     book: CacheBook
 
 
@@ -85,7 +85,7 @@ class Entered:
 
     metastore: ResolvingStore
     records: ClusterRecords
-    member: Member
+    member: OwnMember
     store: Store
     caches: Caches
     found: Recovery

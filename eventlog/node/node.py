@@ -14,9 +14,9 @@ import numpy as np
 
 from eventlog.arrays import Ints
 from eventlog.batch.build import WriteFrame, read_table
-from eventlog.batch.check import FROM_CLIENTS, Bounds
+from eventlog.batch.check import FROM_CLIENTS, BlockLimits
 from eventlog.control.caches import CacheRecords
-from eventlog.control.cluster import ClusterRecords, Member
+from eventlog.control.cluster import ClusterRecords, OwnMember
 from eventlog.control.metastores.location import Location
 from eventlog.control.metastores.resolving import ResolvingStore
 from eventlog.control.view import ClusterView
@@ -38,19 +38,19 @@ from eventlog.node.cluster.controller import ControllerLoop, ControllerParts
 from eventlog.node.cluster.forcing import Forcing
 from eventlog.node.cluster.forward import Forwarding
 from eventlog.node.cluster.greeting import PeerIdentity
-from eventlog.node.cluster.health import Health
+from eventlog.node.cluster.health import ClusterHealth
 from eventlog.node.cluster.joining import Joiners, join_token
 from eventlog.node.cluster.leaders import Leaders
 from eventlog.node.cluster.leaving import Leaving
 from eventlog.node.cluster.managed import Managed
-from eventlog.node.cluster.metadata import Lease, Metadata, Sources
+from eventlog.node.cluster.metadata import Metadata, NodeLease, Sources
 from eventlog.node.cluster.peers import Peers, is_of_member
 from eventlog.node.cluster.primaries import Primaries
 from eventlog.node.cluster.rebalance import SegmentReports, SegmentSizes
 from eventlog.node.cluster.serving import Availability
 from eventlog.node.config import NodeConfig
 from eventlog.node.consumers.coordinator import Coordinators
-from eventlog.node.consumers.coordinator_admin import GroupAdmin
+from eventlog.node.consumers.coordinator_admin import CoordinatorAdmin
 from eventlog.node.consumers.coordinator_lag import GroupLag
 from eventlog.node.consumers.coordinator_via import MemberConnections
 from eventlog.node.consumers.dead_letters import DeadLetters
@@ -66,7 +66,7 @@ from eventlog.node.copying.digests import CopyVerifier, Digests
 from eventlog.node.copying.mending import Mending
 from eventlog.node.copying.replicate import Replicas
 from eventlog.node.copying.replicate_copy import Copies
-from eventlog.node.copying.replicate_in import Incoming
+from eventlog.node.copying.replicate_in import IncomingAppends
 from eventlog.node.copying.retention import Retention
 from eventlog.node.copying.state_digests import StateDigests
 from eventlog.node.copying.takeover import TakeOver
@@ -82,7 +82,7 @@ from eventlog.node.reclaiming import Reclaiming
 from eventlog.node.schemas import Schemas
 from eventlog.node.state.cache_changes import CacheChanges
 from eventlog.node.state.checkpoint import Checkpoints
-from eventlog.node.state.entries import EntriesElsewhere, EntryReader
+from eventlog.node.state.entries import EntriesElsewhere, EntryThread
 from eventlog.node.state.following import Followed
 from eventlog.node.state.freshness import Freshness
 from eventlog.node.state.iterations import Iterations
@@ -90,14 +90,14 @@ from eventlog.node.state.state_reads import StateReads
 from eventlog.node.workers import MakeWorker
 from eventlog.node.writing.forward_write import OwnWrites, PartedWrites, awaited
 from eventlog.node.writing.storage import StorageThread
-from eventlog.node.writing.writer import Writer, WriterHooks
+from eventlog.node.writing.writer import NodeWriter, WriterHooks
 from eventlog.read.answer import CommittedGroup
 from eventlog.read.cursor import Lost
 from eventlog.read.steps import StepIndex
 from eventlog.read.tail import Tail
 from eventlog.read.watermark import LowWatermark, Promise, Promises
 from eventlog.replication import Replica, Replication
-from eventlog.segment.port import LogEnds, Store
+from eventlog.segment.port import Store, StoreEnds
 from eventlog.state.caches import Caches, CacheState
 from eventlog.transport.connection import Exchange
 from eventlog.wire.eventlog_pb2 import Message
@@ -115,7 +115,7 @@ class Opened:
     config: NodeConfig
     cluster: str
     location: Location
-    member: Member
+    member: OwnMember
     store: Store
     core: Replication
     applied: Ints
@@ -155,9 +155,9 @@ class Node:
         self.overlay = Overlay()
         self.tail = Tail()
         self.disk = DiskWatch(opened.store, reserve_bytes=opened.config.disk_reserve_bytes)
-        ends = LogEnds(ids=opened.core.ends, epochs=opened.core.end_epochs)
+        ends = StoreEnds(ids=opened.core.ends, epochs=opened.core.end_epochs)
         self.storage = StorageThread(opened.store, ends=ends, on_fenced=on_fatal, worker=opened.make_worker("storage"))
-        self.entries = EntryReader(opened.store, self.overlay)
+        self.entries = EntryThread(opened.store, self.overlay)
         self.replicas = Replicas(self, opened.core)
         self.writer = self._new_writer(opened)
         me = PeerIdentity(cluster=self.cluster, number=self.number, incarnation=opened.member.incarnation)
@@ -187,7 +187,7 @@ class Node:
         self.failures: Counter[str] = Counter()  # of periodic work, by its name
         self.is_stopping = False
         self.metadata = self._new_metadata(opened, view)
-        self.lease = Lease(self, opened.records, on_lost=on_fatal)
+        self.lease = NodeLease(self, opened.records, on_lost=on_fatal)
         self.controller = self._new_controller(opened)
         self._on_fatal = on_fatal
         self._reads_elsewhere = False
@@ -213,7 +213,7 @@ class Node:
 
     def _make_replication(self) -> None:
         """Make what carries out the commands of the replicas."""
-        self.incoming = Incoming(self, self.replicas)
+        self.incoming = IncomingAppends(self, self.replicas)
         self.takeover = TakeOver(self, self.replicas)
         self.copies = Copies(self, self.replicas)
         self.replicas.open(self.incoming, self.takeover, self.copies)
@@ -224,10 +224,10 @@ class Node:
         self.primaries = Primaries(self)
         self.availability = Availability(self)
         self.segment_reports = SegmentReports(self)
-        self.health = Health(self)
+        self.health = ClusterHealth(self)
         self.forcing = Forcing(self)
         self.leaving = Leaving(self)
-        self.group_admin = GroupAdmin(self)
+        self.group_admin = CoordinatorAdmin(self)
         self.group_lag = GroupLag(self)
         self.member_connections = MemberConnections(self)
         self.dead_letters = DeadLetters(self)
@@ -260,14 +260,14 @@ class Node:
         self.listeners = Listeners(self, ListenerHome(self))
         self.coordinators = Coordinators(self)
 
-    def _new_writer(self, opened: Opened) -> Writer:
-        return Writer(
+    def _new_writer(self, opened: Opened) -> NodeWriter:
+        return NodeWriter(
             store=opened.store,
             storage=self.storage,
             replicas=self.replicas,
             clock=self.clock,
             overlay=self.overlay,
-            bounds=Bounds(
+            bounds=BlockLimits(
                 key_bytes=KEY_BYTES_MAX, value_bytes=opened.config.value_bytes_max, header_bytes=HEADERS_BYTES_MAX, columns=FROM_CLIENTS
             ),
             hooks=WriterHooks(steps=self.steps.add, stamped=self._stamped, committed=self._committed, visible=self._visible),

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from eventlog.batch.entries import Entry
+from eventlog.batch.entries import StoredEntry
 from eventlog.control.caches import INTERNAL_PREFIX
 from eventlog.errors import NotPrimary, VersionMismatch
 from eventlog.limits import SCHEMA_TEXTS_BYTES_MAX, SCHEMAS_MAX
@@ -40,9 +40,9 @@ class RouteStore(Protocol):
 
     async def stands(self, route: bytes, mark: tuple[int, int]) -> bool: ...
 
-    async def entry(self, cache: str, key: bytes, *, deadline_ms: int) -> Entry | None: ...
+    async def entry(self, cache: str, key: bytes, *, deadline_ms: int) -> StoredEntry | None: ...
 
-    async def scan(self, cache: str, prefix: bytes, *, deadline_ms: int) -> list[tuple[bytes, Entry]]: ...
+    async def scan(self, cache: str, prefix: bytes, *, deadline_ms: int) -> list[tuple[bytes, StoredEntry]]: ...
 
     async def write(
         self,
@@ -148,7 +148,7 @@ class Schemas:
             self._mark = mark
         return self._registry, self._version
 
-    async def _catch_up(self, found: Entry) -> None:
+    async def _catch_up(self, found: StoredEntry) -> None:
         """Bring the copy up to a head, or to a later one. What is read while the head moves is read again."""
         base = self._registry
         records: dict[str, bytes | None] = {}

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from eventlog.clock import Clock, Entropy, SystemClock, SystemEntropy
-from eventlog.control.cluster import ClusterRecords, Member
+from eventlog.control.cluster import ClusterRecords, OwnMember
 from eventlog.control.membership import NodeLabels
 from eventlog.control.metastore import MetaStore
 from eventlog.control.metastores.location import Location, open_metastore
@@ -25,7 +25,7 @@ from eventlog.control.metastores.sqlite import SqliteStore
 from eventlog.errors import CorruptData, EventLogError, Stopping
 from eventlog.ids import ID_MAX
 from eventlog.node.background import attempt, every
-from eventlog.node.cluster.joining import Found, find_cluster
+from eventlog.node.cluster.joining import FoundCluster, find_cluster
 from eventlog.node.cluster.managed import TEND_MS, Managed, open_managed, seat_of
 from eventlog.node.cluster.metadata import ViewChange, keep_now, keep_records
 from eventlog.node.config import NodeConfig, split_address
@@ -198,7 +198,7 @@ async def _open(shell: _Shell, undo: AsyncExitStack, *, clock: Clock, entropy: E
     home.remember(records.remember())
     terms = await records.appoint(accepts_loss=config.accept_data_loss)
     await records.renew_lease(on_lost=lambda _: None)  # right before the first ids are needed: recovery may take longer than a lease
-    origin = _Origin(
+    origin = _Begun(
         config=config,
         location=cluster.location,
         member=member,
@@ -235,7 +235,7 @@ async def _open(shell: _Shell, undo: AsyncExitStack, *, clock: Clock, entropy: E
     return Started(node=node, periodic=periodic, records=records, metastore=entered.metastore, home=home, managed=managed)
 
 
-async def _reach(shell: _Shell, undo: AsyncExitStack, home: Home) -> tuple[Found, Managed | None, MetaStore]:
+async def _reach(shell: _Shell, undo: AsyncExitStack, home: Home) -> tuple[FoundCluster, Managed | None, MetaStore]:
     """Return where the metadata are, what this node does for them, and their store; others may take their time to answer."""
     managed = None
     if shell.config.is_managed:
@@ -301,12 +301,12 @@ async def _note_unreadable(records: ClusterRecords, store: Store) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Origin:
+class _Begun:
     """What the steps before recovery have made."""
 
     config: NodeConfig
     location: Location
-    member: Member
+    member: OwnMember
     store: Store
     records: ClusterRecords
     metastore: ResolvingStore
@@ -315,7 +315,7 @@ class _Origin:
     make_worker: MakeWorker
 
 
-def _bring_up(origin: _Origin, caches: Caches, found: Recovery) -> Opened:
+def _bring_up(origin: _Begun, caches: Caches, found: Recovery) -> Opened:
     """Open the replicas as the log has them, and the state as far as its marks say; nothing is led yet."""
     store, member = origin.store, origin.member
     member.clock.raise_above(found.last_id)

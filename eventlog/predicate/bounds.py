@@ -15,20 +15,20 @@ from eventlog.predicate.tree import (
     MIRRORED,
     And,
     Arithmetic,
-    Call,
     Cast,
     Column,
     Compare,
     Comparison,
     Constant,
+    FunctionCall,
     Like,
     Negative,
-    Node,
     Not,
     OneOf,
     Or,
     Path,
     Root,
+    SyntaxNode,
     walk,
 )  # fmt: skip
 from eventlog.predicate.truths import truth_of, whole_range
@@ -37,7 +37,7 @@ Item = TypeVar("Item")
 _LACKING: dict[Root, int] = {"value": 1 << Kind.REMOVED | 1 << Kind.EXPIRED, "before": 1 << Kind.CREATED | 1 << Kind.STATE}
 
 
-def bounds_of(node: Node) -> Bounds:
+def bounds_of(node: SyntaxNode) -> Bounds:
     """Return the bounds of the events for which a condition is TRUE."""
     if isinstance(node, And):
         return reduce(_both, map(bounds_of, node.items))
@@ -84,7 +84,7 @@ def _meet(one: frozenset[Item] | None, other: frozenset[Item] | None) -> frozens
     return one & other
 
 
-def _leaf(node: Node) -> Bounds:
+def _leaf(node: SyntaxNode) -> Bounds:
     match node:
         case Compare(left=Column(name=name), right=Constant(value=value), operator=operator):
             return _compared(name, operator, value)
@@ -94,7 +94,9 @@ def _leaf(node: Node) -> Bounds:
             return reduce(_either, (_compared(name, "=", option) for option in options))
         case Like(item=item) if _is_key(item):
             return Bounds(key_prefix=_octets(like(node.pattern, escape=node.escape, ignore_case=node.ignore_case).prefix))
-        case Call(items=(item, Constant(value=prefix))) if node.function.name == "STARTS_WITH" and _is_key(item) and prefix is not None:
+        case FunctionCall(items=(item, Constant(value=prefix))) if (
+            node.function.name == "STARTS_WITH" and _is_key(item) and prefix is not None
+        ):
             return Bounds(key_prefix=_octets(prefix))
     return ANYTHING
 
@@ -109,7 +111,7 @@ def _compared(name: str, operator: Comparison, value: object) -> Bounds:
     return ANYTHING
 
 
-def _is_key(node: Node) -> bool:
+def _is_key(node: SyntaxNode) -> bool:
     key = node.item if isinstance(node, Cast) and node.item.type == "bytes" else node
     return isinstance(key, Column) and key.name == "key"
 
@@ -126,7 +128,7 @@ def _numbers(name: str, low: int, high: int) -> Bounds:
     return Bounds(id_low=max(low, 0), id_high=min(high, ID_MAX))
 
 
-def _kinds(node: Node) -> int:
+def _kinds(node: SyntaxNode) -> int:
     """Return the bits of the kinds for which a condition can be TRUE."""
     leaves = [found for found in walk(node) if not found.children]
     if all(isinstance(leaf, Constant) or (isinstance(leaf, Column) and leaf.name == "kind") for leaf in leaves):
@@ -138,13 +140,13 @@ def _kinds(node: Node) -> int:
     return kinds
 
 
-def _needed(node: Node) -> frozenset[Root]:
+def _needed(node: SyntaxNode) -> frozenset[Root]:
     """Return the images without which a node is NULL."""
     match node:
         case Path(root=root):
             return frozenset((root,))
         case Compare() | Arithmetic() | Negative() | Cast() | Like() | OneOf() | Not():
             return frozenset[Root]().union(*map(_needed, node.children))
-        case Call(function=function) if not function.takes_null:
+        case FunctionCall(function=function) if not function.takes_null:
             return frozenset[Root]().union(*map(_needed, node.children))
     return frozenset()

@@ -6,7 +6,7 @@ from typing import Any
 from eventlog.events import KIND_NAMES
 from eventlog.predicate.dialect import closest, refusal
 from eventlog.predicate.functions import Argument, time_ms, to_text, to_whole
-from eventlog.predicate.tree import Cast, Column, Constant, Header, Node, Path, Type
+from eventlog.predicate.tree import Cast, Column, Constant, Header, Path, SyntaxNode, Type
 
 _SHOWN: dict[Type, str] = {
     "any": "a field", "number": "a number", "text": "a text", "bytes": "bytes", "boolean": "a condition", "time": "a time", "null": "NULL",
@@ -46,7 +46,7 @@ def constant(value: Any, at: int) -> Constant:
     return Constant(at=at, type=kind, value=value)
 
 
-def as_condition(node: Node) -> Node:
+def as_condition(node: SyntaxNode) -> SyntaxNode:
     """Return a node that can be TRUE, FALSE or NULL.
 
     Raises:
@@ -57,7 +57,7 @@ def as_condition(node: Node) -> Node:
     raise refusal(node.at, f"a condition is needed here, this is {_named(node)}", f"{shown(node)} IS NOT NULL" if shown(node) else "")
 
 
-def needs(argument: Argument, node: Node, where: str) -> Node:
+def needs(argument: Argument, node: SyntaxNode, where: str) -> SyntaxNode:
     """Return what a function or operator takes as an argument, bytes made text where it takes text.
 
     Raises:
@@ -68,7 +68,7 @@ def needs(argument: Argument, node: Node, where: str) -> Node:
     return as_bytes_or_text(node) if argument in {"text", "any"} else node
 
 
-def as_bytes_or_text(node: Node) -> Node:
+def as_bytes_or_text(node: SyntaxNode) -> SyntaxNode:
     """Return bytes as text, and all else as it is."""
     if node.type != "bytes":
         return node
@@ -77,7 +77,7 @@ def as_bytes_or_text(node: Node) -> Node:
     return Cast(at=node.at, type="text", item=node)
 
 
-def matched(left: Node, right: Node) -> tuple[Node, Node]:
+def matched(left: SyntaxNode, right: SyntaxNode) -> tuple[SyntaxNode, SyntaxNode]:
     """Return two nodes that can be compared.
 
     Raises:
@@ -102,7 +102,7 @@ def matched(left: Node, right: Node) -> tuple[Node, Node]:
     return left, right
 
 
-def _followed(left: Node, right: Constant) -> Constant:
+def _followed(left: SyntaxNode, right: Constant) -> Constant:
     """Return a constant in the type of what it is compared with."""
     value = right.value
     if left.type == "time":
@@ -128,13 +128,13 @@ def _followed(left: Node, right: Constant) -> Constant:
     return right
 
 
-def of_one_type(nodes: tuple[Node, ...]) -> Type:
+def of_one_type(nodes: tuple[SyntaxNode, ...]) -> Type:
     """Return the type that all have, NULLs aside; `any` where they differ."""
     types = {node.type for node in nodes} - {"null"}
     return next(iter(types)) if len(types) == 1 else "any" if types else "null"
 
 
-def shown(node: Node) -> str:
+def shown(node: SyntaxNode) -> str:
     """Return how a column or field is written, nothing for other nodes."""
     if isinstance(node, Column):
         return node.name
@@ -145,7 +145,7 @@ def shown(node: Node) -> str:
     return ""
 
 
-def _named(node: Node) -> str:
+def _named(node: SyntaxNode) -> str:
     name = shown(node)
     if isinstance(node, Constant) and node.type != "null":
         return f"{_SHOWN[node.type]} ({str(node.value)[:40]!r})"

@@ -18,13 +18,13 @@ from eventlog.predicate.avro import AvroProjection, AvroValues
 from eventlog.predicate.bounds import bounds_of
 from eventlog.predicate.dialect import parse, refusal
 from eventlog.predicate.factories import Factories, Filter, installed
-from eventlog.predicate.frame import BytesFields, Fields, Frame, Plan
+from eventlog.predicate.frame import BytesFields, DecodePlan, Fields, Frame
 from eventlog.predicate.json_fields import JsonFields, JsonProjection, Nothing, Projection, as_column
 from eventlog.predicate.names import Names
-from eventlog.predicate.reading import Parameters, Reader
+from eventlog.predicate.reading import Parameters, PredicateReader
 from eventlog.predicate.search import candidates, needles_of, numbers_of
 from eventlog.predicate.spec import ANYTHING, Bounds, FilterContext, FilterSpec, Image
-from eventlog.predicate.tree import And, Column, Constant, Node, Path, Root, Step, walk
+from eventlog.predicate.tree import And, Column, Constant, Path, Root, Step, SyntaxNode, walk
 from eventlog.predicate.truths import VALUE, cost_of, truth_of
 from eventlog.predicate.values import Truths
 from eventlog.schema.avro import AvroSchema
@@ -55,7 +55,7 @@ class Compiled:
     columns: frozenset[str]  # names of those that the predicate asks for, as `id`
     conjuncts: tuple[_Conjunct, ...]
     needles: tuple[tuple[Root, Wanted], ...]
-    plan: Plan
+    plan: DecodePlan
     named: Filter | None
     projections: dict[Root, Projection | None]
     keeps_before: bool
@@ -205,18 +205,18 @@ def compile_filter(spec: FilterSpec, context: FilterContext, factories: Factorie
     )
 
 
-def _condition(spec: FilterSpec, names: Names) -> Node:
+def _condition(spec: FilterSpec, names: Names) -> SyntaxNode:
     if not spec.where.strip():
         if spec.parameters not in {b"", b"[]", b"{}", b"null"}:
             raise refusal(1, "parameters were given without a predicate")
         return _EVERYTHING
     parsed = parse(spec.where)
-    return Reader(names, Parameters(spec.parameters, parsed.placeholders)).condition(parsed)
+    return PredicateReader(names, Parameters(spec.parameters, parsed.placeholders)).condition(parsed)
 
 
-def _conjuncts(condition: Node) -> list[Node]:
+def _conjuncts(condition: SyntaxNode) -> list[SyntaxNode]:
     """Return the conditions that all must be TRUE, the cheapest first."""
-    found: list[Node] = []
+    found: list[SyntaxNode] = []
     waiting = [condition]
     while waiting:
         one = waiting.pop()
@@ -227,7 +227,7 @@ def _conjuncts(condition: Node) -> list[Node]:
     return sorted(found, key=cost_of)
 
 
-def _needles(conjuncts: list[Node], context: FilterContext) -> tuple[tuple[Root, Wanted], ...]:
+def _needles(conjuncts: list[SyntaxNode], context: FilterContext) -> tuple[tuple[Root, Wanted], ...]:
     if context.format != "json":
         return ()
     found: list[tuple[Root, Wanted] | None] = [needles_of(one) or numbers_of(one) for one in conjuncts]
@@ -245,7 +245,7 @@ def _holding(root: Root, needles: Wanted) -> Truths:
     return held
 
 
-def _paths(condition: Node) -> dict[Root, set[Steps]]:
+def _paths(condition: SyntaxNode) -> dict[Root, set[Steps]]:
     found: dict[Root, set[Steps]] = {"value": set(), "before": set()}
     for node in walk(condition):
         if isinstance(node, Path):
@@ -253,16 +253,16 @@ def _paths(condition: Node) -> dict[Root, set[Steps]]:
     return found
 
 
-def _paths_of_values(condition: Node) -> frozenset[Steps] | None:
+def _paths_of_values(condition: SyntaxNode) -> frozenset[Steps] | None:
     """Return the fields of the value that a condition reads; None where it reads before-images too."""
     paths = _paths(condition)
     return None if paths["before"] else frozenset(paths["value"])
 
 
-def _plan(paths: dict[Root, set[Steps]], context: FilterContext) -> Plan:
+def _plan(paths: dict[Root, set[Steps]], context: FilterContext) -> DecodePlan:
     promoted: dict[Steps, str] = {tuple(name.removeprefix("value.").split(".")): name for name in context.promoted}
     made: dict[Root, Fields] = {root: _fields(paths[root], context) for root in _ROOTS if paths[root]}
-    return Plan(made, promoted=promoted if context.format == "json" else {}, is_bytes=context.format == "bytes")
+    return DecodePlan(made, promoted=promoted if context.format == "json" else {}, is_bytes=context.format == "bytes")
 
 
 def _fields(paths: Iterable[Steps], context: FilterContext) -> Fields:
@@ -286,7 +286,7 @@ def _selected(select: tuple[str, ...], names: Names) -> dict[Root, list[Steps]] 
     for text in select:
         try:
             parsed = parse(text)
-            node = Reader(names, Parameters(b"", parsed.placeholders)).node(parsed.tree)
+            node = PredicateReader(names, Parameters(b"", parsed.placeholders)).node(parsed.tree)
         except BadPredicate as error:
             raise refusal(error.column, f"select {text[:60]!r}: {error.why}", error.suggestion) from error
         if isinstance(node, Path):

@@ -77,14 +77,14 @@ class Predicates(Dialect):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Parsed:
+class ParsedText:
     """The parser's tree, and where the placeholders stand, in order of the text."""
 
     tree: exp.Expression
     placeholders: tuple[int, ...]
 
 
-def parse(text: str) -> Parsed:
+def parse(text: str) -> ParsedText:
     """Return the tree of a predicate.
 
     Raises:
@@ -109,7 +109,7 @@ def parse(text: str) -> Parsed:
     tree = trees[0] if len(trees) == 1 else None
     if not isinstance(tree, exp.Expression):
         raise refusal(1, "it is no predicate, or more than one")
-    return Parsed(tree=tree, placeholders=tuple(token.start + 1 for token in found if token.token_type in _PLACEHOLDERS))
+    return ParsedText(tree=tree, placeholders=tuple(token.start + 1 for token in found if token.token_type in _PLACEHOLDERS))
 
 
 def refusal(at: int, why: str, suggestion: str = "") -> BadPredicate:

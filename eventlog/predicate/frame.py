@@ -41,7 +41,7 @@ class BytesFields:
         return objects
 
 
-class Plan:
+class DecodePlan:
     """What is decoded of the values that a predicate looks at. `promoted`: the name under which a path may stand beside the values."""
 
     __slots__ = ("fields", "is_bytes", "promoted")
@@ -57,7 +57,7 @@ class Frame:
 
     __slots__ = ("_known", "_plan", "_promoted", "events", "is_old")
 
-    def __init__(self, events: EventColumns, plan: Plan, *, is_old: bool) -> None:
+    def __init__(self, events: EventColumns, plan: DecodePlan, *, is_old: bool) -> None:
         self.events = events
         self.is_old = is_old
         self._plan = plan
@@ -162,4 +162,4 @@ class _Bare:
 
 def bare_frame(kinds: npt.NDArray[np.uint8]) -> Frame:
     """Return events of which nothing is known but their kinds, for conditions that ask for nothing else."""
-    return Frame(_Bare(kinds), Plan({}, promoted={}, is_bytes=False), is_old=False)  # type: ignore[arg-type]  # all that is asked for
+    return Frame(_Bare(kinds), DecodePlan({}, promoted={}, is_bytes=False), is_old=False)  # type: ignore[arg-type]  # all that is asked for

@@ -11,7 +11,7 @@ from sqlglot import exp
 from eventlog.limits import PATH_STEPS_MAX, SCHEMA_DEPTH_MAX
 from eventlog.predicate.dialect import closest, refusal
 from eventlog.predicate.spec import FilterContext
-from eventlog.predicate.tree import Column, Header, Node, Path, Root, Step, Type
+from eventlog.predicate.tree import Column, Header, Path, Root, Step, SyntaxNode, Type
 from eventlog.schema.avro import AvroSchema
 
 COLUMNS: dict[str, Type] = {"kind": "text", "key": "text", "id": "number", "time": "time", "segment": "number", "offset": "number"}
@@ -34,7 +34,7 @@ class Names:
         self._is_continuous = is_continuous
         self._avro = AvroFields(AvroSchema(context.avro_schema)) if context.format == "avro" and context.avro_schema else None
 
-    def resolve(self, tree: exp.Expression, index: Callable[[exp.Expression], Step]) -> Node:
+    def resolve(self, tree: exp.Expression, index: Callable[[exp.Expression], Step]) -> SyntaxNode:
         """Return the column or field of a name; `index` reads what stands in brackets.
 
         Raises:

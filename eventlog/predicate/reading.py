@@ -16,7 +16,7 @@ from sqlglot import exp
 
 from eventlog.limits import FILTER_PARAMETERS_BYTES_MAX, WHERE_DEPTH_MAX
 from eventlog.predicate.checking import as_bytes_or_text, as_condition, constant, matched, needs, of_one_type
-from eventlog.predicate.dialect import Parsed, closest, refusal
+from eventlog.predicate.dialect import ParsedText, closest, refusal
 from eventlog.predicate.frame import bare_frame
 from eventlog.predicate.functions import FUNCTIONS, PIECE_CHARACTERS_MAX, Function, like
 from eventlog.predicate.names import Names, place_of
@@ -24,21 +24,21 @@ from eventlog.predicate.tree import (
     MIRRORED,
     And,
     Arithmetic,
-    Call,
     Case,
     Cast,
     Compare,
     Comparison,
     Constant,
+    FunctionCall,
     IsNull,
     IsTruth,
     Like,
     Negative,
-    Node,
     Not,
     OneOf,
     Or,
     Same,
+    SyntaxNode,
     Type,
 )
 from eventlog.predicate.truths import truth_of
@@ -63,14 +63,14 @@ _DEPTH_MAX = 2 * WHERE_DEPTH_MAX
 _ONE = bare_frame(np.zeros(1, np.uint8))
 
 
-class Reader:
+class PredicateReader:
     """Reads one predicate."""
 
     def __init__(self, names: Names, parameters: "Parameters") -> None:
         self._names = names
         self._parameters = parameters
 
-    def condition(self, parsed: Parsed) -> Node:
+    def condition(self, parsed: ParsedText) -> SyntaxNode:
         """Return the predicate as a node that is a condition.
 
         Raises:
@@ -81,7 +81,7 @@ class Reader:
         self._parameters.check_all_used()
         return found
 
-    def node(self, tree: exp.Expression) -> Node:
+    def node(self, tree: exp.Expression) -> SyntaxNode:
         """Return a node for one of the parser's; its arguments are read in the order of the text, so that `?` are counted right."""
         row = NODES.get(type(tree))
         if row is None:
@@ -94,7 +94,7 @@ class Reader:
 
     # ------------------------------------------------------------ leaves
 
-    def literal(self, tree: exp.Expression) -> Node:
+    def literal(self, tree: exp.Expression) -> SyntaxNode:
         at = place_of(tree)
         if tree.args.get("is_string"):
             return constant(str(tree.this), at)
@@ -109,26 +109,26 @@ class Reader:
             raise refusal(at, f"{text} is too large")
         return constant(number, at)
 
-    def octets(self, tree: exp.Expression) -> Node:
+    def octets(self, tree: exp.Expression) -> SyntaxNode:
         try:
             return constant(bytes.fromhex(str(tree.this)), place_of(tree))
         except ValueError as error:
             raise refusal(place_of(tree), "X'...' takes pairs of hexadecimal digits") from error
 
-    def boolean(self, tree: exp.Expression) -> Node:
+    def boolean(self, tree: exp.Expression) -> SyntaxNode:
         return constant(bool(tree.this), place_of(tree))
 
-    def null(self, tree: exp.Expression) -> Node:
+    def null(self, tree: exp.Expression) -> SyntaxNode:
         return constant(None, place_of(tree))
 
-    def placeholder(self, tree: exp.Expression) -> Node:
+    def placeholder(self, tree: exp.Expression) -> SyntaxNode:
         at = self._parameters.next_place()
         given = self._parameters.take(str(tree.this) if tree.this else None)
         if isinstance(given, list):
             raise refusal(at, "a parameter that is a list goes with IN only")
         return constant(given, at)
 
-    def name(self, tree: exp.Expression) -> Node:
+    def name(self, tree: exp.Expression) -> SyntaxNode:
         return self._names.resolve(tree, self._index)
 
     def _index(self, tree: exp.Expression) -> str | int:
@@ -139,15 +139,15 @@ class Reader:
             raise refusal(place_of(tree), "items of an array count from 0")
         return found.value  # type: ignore[no-any-return]  # just checked
 
-    def parenthesis(self, tree: exp.Expression) -> Node:
+    def parenthesis(self, tree: exp.Expression) -> SyntaxNode:
         return self.node(tree.this)
 
     # ------------------------------------------------------------ conditions
 
-    def connective(self, tree: exp.Expression) -> Node:
+    def connective(self, tree: exp.Expression) -> SyntaxNode:
         """Flatten chains: they may be as long as the text."""
         kind = type(tree)
-        items: list[Node] = []
+        items: list[SyntaxNode] = []
         waiting = [tree]
         while waiting:
             found = waiting.pop()
@@ -159,25 +159,25 @@ class Reader:
         made = And if kind is exp.And else Or
         return made(at=items[0].at, type="boolean", items=tuple(items))
 
-    def negation(self, tree: exp.Expression) -> Node:
+    def negation(self, tree: exp.Expression) -> SyntaxNode:
         item = as_condition(self.node(tree.this))
         return Not(at=item.at, type="boolean", item=item)
 
-    def _operand(self, tree: exp.Expression) -> Node:
+    def _operand(self, tree: exp.Expression) -> SyntaxNode:
         """Read one side of a comparison: no other comparison without parentheses, since databases differ in which of them goes first."""
         if type(tree) in _SIDE_BY_SIDE:
             raise refusal(place_of(tree), "conditions stand side by side; put parentheses around one")
         return self.node(tree)
 
-    def comparison(self, tree: exp.Expression) -> Node:
+    def comparison(self, tree: exp.Expression) -> SyntaxNode:
         left, right = self._operand(tree.this), self._operand(tree.args["expression"])
         return _compare(_COMPARISONS[type(tree)], left, right)
 
-    def between(self, tree: exp.Expression) -> Node:
+    def between(self, tree: exp.Expression) -> SyntaxNode:
         item, low, high = (self._operand(tree.args[name]) for name in ("this", "low", "high"))
         return And(at=item.at, type="boolean", items=(_compare(">=", item, low), _compare("<=", item, high)))
 
-    def membership(self, tree: exp.Expression) -> Node:
+    def membership(self, tree: exp.Expression) -> SyntaxNode:
         item = self._operand(tree.this)
         listed = [tree.args["field"]] if tree.args.get("field") else tree.args.get("expressions") or []
         options = [option for one in listed for option in self._options(one)]
@@ -191,7 +191,7 @@ class Reader:
         values = tuple(option.value for _, option in pairs if isinstance(option, Constant))
         return OneOf(at=item.at, type="boolean", item=item, options=values, has_null=len(known) < len(options))
 
-    def _options(self, tree: exp.Expression) -> list[Node]:
+    def _options(self, tree: exp.Expression) -> list[SyntaxNode]:
         inner = tree.unnest()
         if not isinstance(inner, exp.Placeholder):
             return [self.node(tree)]
@@ -199,7 +199,7 @@ class Reader:
         given = self._parameters.take(str(inner.this) if inner.this else None)
         return [constant(item, at) for item in (given if isinstance(given, list) else [given])]
 
-    def like(self, tree: exp.Expression) -> Node:
+    def like(self, tree: exp.Expression) -> SyntaxNode:
         inner = tree.this if isinstance(tree, exp.Escape) else tree
         if type(inner) not in {exp.Like, exp.ILike} or set(filter(inner.args.get, inner.args)) - {"this", "expression", "negate"}:
             raise refusal(place_of(tree), "ESCAPE belongs to LIKE")
@@ -223,7 +223,7 @@ class Reader:
             raise refusal(found.at, "ESCAPE takes one character")
         return found.value
 
-    def is_what(self, tree: exp.Expression) -> Node:
+    def is_what(self, tree: exp.Expression) -> SyntaxNode:
         item, what = self.node(tree.this), tree.args["expression"]
         if isinstance(what, exp.Null):
             return folded(IsNull(at=item.at, type="boolean", item=item))
@@ -231,24 +231,24 @@ class Reader:
             raise refusal(place_of(what) if place_of(what) > 1 else item.at, "IS takes NULL, TRUE, FALSE, UNKNOWN or DISTINCT FROM")
         return IsTruth(at=item.at, type="boolean", item=as_condition(item), truth=bool(what.this))
 
-    def same(self, tree: exp.Expression) -> Node:
+    def same(self, tree: exp.Expression) -> SyntaxNode:
         left, right = matched(self._operand(tree.this), self._operand(tree.args["expression"]))
         found = Same(at=left.at, type="boolean", left=left, right=right)
         return found if isinstance(tree, exp.NullSafeEQ) else Not(at=found.at, type="boolean", item=found)
 
     # ------------------------------------------------------------ values
 
-    def arithmetic(self, tree: exp.Expression) -> Node:
+    def arithmetic(self, tree: exp.Expression) -> SyntaxNode:
         operator = _ARITHMETIC[type(tree)]
         left, right = (needs("number", self.node(side), operator) for side in (tree.this, tree.args["expression"]))
         return folded(Arithmetic(at=left.at, type="number", left=left, right=right, operator=operator))
 
-    def negative(self, tree: exp.Expression) -> Node:
+    def negative(self, tree: exp.Expression) -> SyntaxNode:
         item = needs("number", self.node(tree.this), "-")
         return folded(Negative(at=item.at, type="number", item=item))
 
-    def concatenation(self, tree: exp.Expression) -> Node:
-        items: list[Node] = []
+    def concatenation(self, tree: exp.Expression) -> SyntaxNode:
+        items: list[SyntaxNode] = []
         waiting = [tree]
         while waiting:
             found = waiting.pop()
@@ -258,27 +258,27 @@ class Reader:
                 items.append(self.node(found))
         return self._call(FUNCTIONS["CONCAT"], items, items[0].at)
 
-    def function(self, tree: exp.Expression) -> Node:
+    def function(self, tree: exp.Expression) -> SyntaxNode:
         name = str(tree.this)
         row = FUNCTIONS.get(name.upper())
         if row is None:
             raise refusal(place_of(tree), f"there is no function {name[:60]}", closest(name.upper(), list(FUNCTIONS)))
         return self._call(row, [self.node(argument) for argument in tree.args["expressions"]], place_of(tree))
 
-    def substring(self, tree: exp.Expression) -> Node:
+    def substring(self, tree: exp.Expression) -> SyntaxNode:
         given = [tree.this, tree.args.get("start"), tree.args.get("length")]
         return self._call(FUNCTIONS["SUBSTRING"], [self.node(argument) for argument in given if argument is not None], place_of(tree))
 
-    def _call(self, row: Function, items: list[Node], at: int) -> Node:
+    def _call(self, row: Function, items: list[SyntaxNode], at: int) -> SyntaxNode:
         if len(items) < row.arguments_min or (row.arguments_max is not None and len(items) > row.arguments_max):
             raise refusal(at, f"{row.name} is given {len(items)} arguments; it is {row.shown}")
         checked = tuple(needs(row.argument(index), item, row.name) for index, item in enumerate(items))
         result: Type = of_one_type(checked) if row.result == "any" else row.result
-        return folded(Call(at=at, type=result, items=checked, function=row))
+        return folded(FunctionCall(at=at, type=result, items=checked, function=row))
 
-    def case(self, tree: exp.Expression) -> Node:
+    def case(self, tree: exp.Expression) -> SyntaxNode:
         subject = self.node(tree.this) if tree.args.get("this") else None
-        items: list[Node] = []
+        items: list[SyntaxNode] = []
         for branch in tree.args["ifs"]:
             when = self.node(branch.this)
             items.append(as_condition(when) if subject is None else _compare("=", subject, when))
@@ -287,7 +287,7 @@ class Reader:
         items.append(self.node(tree.args["default"]) if tree.args.get("default") is not None else constant(None, at))
         return folded(Case(at=at, type=of_one_type((*items[1::2], items[-1])), items=tuple(items)))
 
-    def cast(self, tree: exp.Expression) -> Node:
+    def cast(self, tree: exp.Expression) -> SyntaxNode:
         item, to = self.node(tree.this), tree.args["to"]
         name = getattr(to.this, "name", str(to.this))
         if name not in _CASTS or to.args.get("expressions"):
@@ -302,7 +302,7 @@ class Reader:
         return made
 
 
-def _compare(operator: Comparison, left: Node, right: Node) -> Node:
+def _compare(operator: Comparison, left: SyntaxNode, right: SyntaxNode) -> SyntaxNode:
     left, right = matched(left, right)
     if isinstance(left, Constant):
         left, right, operator = right, left, MIRRORED[operator]
@@ -325,41 +325,41 @@ def _name_of(tree: exp.Expression) -> str:
     return type(tree).__name__.upper()
 
 
-Read = Callable[[Reader, exp.Expression], Node]
+Read = Callable[[PredicateReader, exp.Expression], SyntaxNode]
 NODES: dict[type[exp.Expression], tuple[Read, frozenset[str]]] = {
     kind: (read, frozenset(allowed.split()))
     for kinds, read, allowed in (
-        ((exp.Literal,), Reader.literal, "this is_string"),
-        ((exp.HexString,), Reader.octets, "this"),
-        ((exp.Boolean,), Reader.boolean, "this"),
-        ((exp.Null,), Reader.null, ""),
-        ((exp.Placeholder,), Reader.placeholder, "this"),
-        ((exp.Column,), Reader.name, "this table db catalog"),
-        ((exp.Dot,), Reader.name, "this expression"),
-        ((exp.Bracket,), Reader.name, "this expressions"),
-        ((exp.Paren,), Reader.parenthesis, "this"),
-        ((exp.And, exp.Or), Reader.connective, "this expression"),
-        ((exp.Not,), Reader.negation, "this"),
-        (tuple(_COMPARISONS), Reader.comparison, "this expression"),
-        ((exp.Between,), Reader.between, "this low high"),
-        ((exp.In,), Reader.membership, "this expressions field"),
-        ((exp.Like, exp.ILike), Reader.like, "this expression negate"),
-        ((exp.Escape,), Reader.like, "this expression"),
-        ((exp.Is,), Reader.is_what, "this expression"),
-        ((exp.NullSafeEQ, exp.NullSafeNEQ), Reader.same, "this expression"),
-        (tuple(_ARITHMETIC), Reader.arithmetic, "this expression typed safe"),
-        ((exp.Neg,), Reader.negative, "this"),
-        ((exp.DPipe,), Reader.concatenation, "this expression safe"),
-        ((exp.Anonymous,), Reader.function, "this expressions"),
-        ((exp.Substring,), Reader.substring, "this start length"),
-        ((exp.Case,), Reader.case, "this ifs default"),
-        ((exp.Cast,), Reader.cast, "this to"),
+        ((exp.Literal,), PredicateReader.literal, "this is_string"),
+        ((exp.HexString,), PredicateReader.octets, "this"),
+        ((exp.Boolean,), PredicateReader.boolean, "this"),
+        ((exp.Null,), PredicateReader.null, ""),
+        ((exp.Placeholder,), PredicateReader.placeholder, "this"),
+        ((exp.Column,), PredicateReader.name, "this table db catalog"),
+        ((exp.Dot,), PredicateReader.name, "this expression"),
+        ((exp.Bracket,), PredicateReader.name, "this expressions"),
+        ((exp.Paren,), PredicateReader.parenthesis, "this"),
+        ((exp.And, exp.Or), PredicateReader.connective, "this expression"),
+        ((exp.Not,), PredicateReader.negation, "this"),
+        (tuple(_COMPARISONS), PredicateReader.comparison, "this expression"),
+        ((exp.Between,), PredicateReader.between, "this low high"),
+        ((exp.In,), PredicateReader.membership, "this expressions field"),
+        ((exp.Like, exp.ILike), PredicateReader.like, "this expression negate"),
+        ((exp.Escape,), PredicateReader.like, "this expression"),
+        ((exp.Is,), PredicateReader.is_what, "this expression"),
+        ((exp.NullSafeEQ, exp.NullSafeNEQ), PredicateReader.same, "this expression"),
+        (tuple(_ARITHMETIC), PredicateReader.arithmetic, "this expression typed safe"),
+        ((exp.Neg,), PredicateReader.negative, "this"),
+        ((exp.DPipe,), PredicateReader.concatenation, "this expression safe"),
+        ((exp.Anonymous,), PredicateReader.function, "this expressions"),
+        ((exp.Substring,), PredicateReader.substring, "this start length"),
+        ((exp.Case,), PredicateReader.case, "this ifs default"),
+        ((exp.Cast,), PredicateReader.cast, "this to"),
     )
     for kind in kinds
 }
 
 
-def folded(node: Node) -> Node:
+def folded(node: SyntaxNode) -> SyntaxNode:
     """Return the constant that a node is, or the node."""
     if not all(isinstance(child, Constant) for child in node.children):
         return node

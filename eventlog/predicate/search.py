@@ -15,7 +15,7 @@ import numpy as np
 from eventlog.arrays import Ints, Mask
 from eventlog.batch.texts import Texts
 from eventlog.predicate.functions import like
-from eventlog.predicate.tree import And, Call, Compare, Constant, Like, Node, OneOf, Or, Path, Root
+from eventlog.predicate.tree import And, Compare, Constant, FunctionCall, Like, OneOf, Or, Path, Root, SyntaxNode
 
 _NEEDLES_MAX = 16
 _SPARSE = 4  # so many times more bytes between the values than in them: each is looked at by itself
@@ -27,7 +27,7 @@ _SPACE = rb"[ \t\r\n]*"
 _OTHER_NUMBER = rb"-?[0-9]+[.eE]"
 
 
-def needles_of(node: Node) -> tuple[Root, frozenset[bytes]] | None:
+def needles_of(node: SyntaxNode) -> tuple[Root, frozenset[bytes]] | None:
     """Return of which image, and one of which texts, each JSON value for which a condition is TRUE holds; None where nothing is known."""
     if isinstance(node, (And, Or)):
         found = [needles_of(item) for item in node.items]
@@ -48,7 +48,7 @@ def needles_of(node: Node) -> tuple[Root, frozenset[bytes]] | None:
     return path.root, frozenset(needle for needle in needles if _BACKSLASH not in needle)
 
 
-def numbers_of(node: Node) -> tuple[Root, re.Pattern[bytes]] | None:
+def numbers_of(node: SyntaxNode) -> tuple[Root, re.Pattern[bytes]] | None:
     """Return of which image, and what, each JSON value has in it for which a condition is TRUE, where that asks for certain numbers."""
     if isinstance(node, Compare) and node.operator == "=" and isinstance(node.right, Constant):
         item, wanted = node.left, (node.right.value,)
@@ -65,7 +65,7 @@ def numbers_of(node: Node) -> tuple[Root, re.Pattern[bytes]] | None:
     return item.root, re.compile(re.escape(name) + _SPACE + b":" + _SPACE + b"(?:" + whole + _OTHER_NUMBER + b")")
 
 
-def _texts_of(node: Node) -> tuple[Path | None, list[tuple[str, bool, bool]]]:
+def _texts_of(node: SyntaxNode) -> tuple[Path | None, list[tuple[str, bool, bool]]]:
     """Return the field, and one of which texts is in it; and for each whether it begins and ends the field."""
     if isinstance(node, Compare) and node.operator == "=" and isinstance(node.left, Path) and isinstance(node.right, Constant):
         return node.left, [(node.right.value, True, True)] if type(node.right.value) is str else []
@@ -76,7 +76,7 @@ def _texts_of(node: Node) -> tuple[Path | None, list[tuple[str, bool, bool]]]:
         if pattern.is_exact or len(pattern.prefix) >= len(pattern.longest):
             return node.item, [(pattern.prefix, True, pattern.is_exact)]
         return node.item, [(pattern.longest, False, False)]
-    if isinstance(node, Call) and node.function.name in {"STARTS_WITH", "ENDS_WITH", "CONTAINS"}:
+    if isinstance(node, FunctionCall) and node.function.name in {"STARTS_WITH", "ENDS_WITH", "CONTAINS"}:
         item, part = node.items
         if isinstance(item, Path) and isinstance(part, Constant) and type(part.value) is str:
             return item, [(part.value, node.function.name == "STARTS_WITH", node.function.name == "ENDS_WITH")]

@@ -17,37 +17,37 @@ MIRRORED: dict[Comparison, Comparison] = {"=": "=", "<>": "<>", "<": ">", "<=": 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Node:
+class SyntaxNode:
     """Something with a value. `at` is where its text begins, in characters from 1."""
 
     at: int
     type: Type
 
     @property
-    def children(self) -> tuple["Node", ...]:
+    def children(self) -> tuple["SyntaxNode", ...]:
         """Return the nodes that this one is made from."""
         return ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Constant(Node):
+class Constant(SyntaxNode):
     value: Any
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Column(Node):
+class Column(SyntaxNode):
     """`kind`, `key`, `id`, `time`, `segment` or `offset`."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Header(Node):
+class Header(SyntaxNode):
     name: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Path(Node):
+class Path(SyntaxNode):
     """A field of the value or of the before-image; without steps all of it."""
 
     root: Root
@@ -55,13 +55,13 @@ class Path(Node):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Unary(Node):
+class Unary(SyntaxNode):
     """A node made from one other."""
 
-    item: Node
+    item: SyntaxNode
 
     @property
-    def children(self) -> tuple[Node, ...]:
+    def children(self) -> tuple[SyntaxNode, ...]:
         return (self.item,)
 
 
@@ -110,13 +110,13 @@ class OneOf(Unary):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Several(Node):
+class Several(SyntaxNode):
     """A node made from any number of others."""
 
-    items: tuple[Node, ...]
+    items: tuple[SyntaxNode, ...]
 
     @property
-    def children(self) -> tuple[Node, ...]:
+    def children(self) -> tuple[SyntaxNode, ...]:
         return self.items
 
 
@@ -131,7 +131,7 @@ class Or(Several):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Call(Several):
+class FunctionCall(Several):
     function: Function
 
 
@@ -141,12 +141,12 @@ class Case(Several):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Binary(Node):
-    left: Node
-    right: Node
+class Binary(SyntaxNode):
+    left: SyntaxNode
+    right: SyntaxNode
 
     @property
-    def children(self) -> tuple[Node, ...]:
+    def children(self) -> tuple[SyntaxNode, ...]:
         return (self.left, self.right)
 
 
@@ -165,7 +165,7 @@ class Arithmetic(Binary):
     operator: Literal["+", "-", "*", "/", "%"]
 
 
-def walk(node: Node) -> Iterator[Node]:
+def walk(node: SyntaxNode) -> Iterator[SyntaxNode]:
     """Yield `node` and everything below it, each before what it is made from."""
     waiting = [node]
     while waiting:

@@ -20,23 +20,23 @@ from eventlog.predicate.functions import INT64_MAX, equal, like, to_text
 from eventlog.predicate.tree import (
     MIRRORED,
     And,
-    Call,
     Cast,
     Column,
     Compare,
     Comparison,
     Constant,
+    FunctionCall,
     Header,
     IsNull,
     IsTruth,
     Like,
-    Node,
     Not,
     OneOf,
     Or,
     Path,
     Root,
     Same,
+    SyntaxNode,
     walk,
 )  # fmt: skip
 from eventlog.predicate.values import Truth, Truths, numbers, values_of
@@ -51,7 +51,7 @@ _WHOLE_MAX = 1 << 53
 _NOTHING = (b"", b"null")
 
 
-def truth_of(node: Node) -> Truths:  # noqa: PLR0911 # one for each kind of node
+def truth_of(node: SyntaxNode) -> Truths:  # noqa: PLR0911 # one for each kind of node
     """Return what judges a node that is a condition."""
     if (found := condition_on_texts(node)) is not None:
         return _on_texts(*found)
@@ -118,7 +118,7 @@ def _several(items: list[Truths], *, is_and: bool) -> Truths:
     return judged
 
 
-def _on_texts(source: Node, asked: OnTexts) -> Truths:
+def _on_texts(source: SyntaxNode, asked: OnTexts) -> Truths:
     if isinstance(source, Column):
 
         def of_keys(frame: Frame) -> Truth:
@@ -139,7 +139,7 @@ def _on_texts(source: Node, asked: OnTexts) -> Truths:
     return of_images
 
 
-def _is_null(item: Node) -> Truths:
+def _is_null(item: SyntaxNode) -> Truths:
     if item.type == "boolean":
         truths = truth_of(item)
 
@@ -280,7 +280,7 @@ def _one_of(node: OneOf) -> Truths:
     return beside_or(item, options, lambda frame: _truth([judge(one) for one in values(frame)]), has_null=has_null)
 
 
-def cost_of(node: Node) -> int:
+def cost_of(node: SyntaxNode) -> int:
     """Return the cost of the most expensive thing that a node looks at; more of them, or patterns, add to it."""
     dearest = extra = 0
     for found in walk(node):
@@ -301,7 +301,7 @@ def cost_of(node: Node) -> int:
     return dearest + min(extra, 8)
 
 
-def condition_on_texts(node: Node) -> tuple[Node, OnTexts] | None:
+def condition_on_texts(node: SyntaxNode) -> tuple[SyntaxNode, OnTexts] | None:
     """Return the key or the value of bytes that a condition is about, and what it asks of its bytes; None where it is about more."""
     if isinstance(node, Compare):
         left, right, operator = node.left, node.right, node.operator
@@ -315,7 +315,7 @@ def condition_on_texts(node: Node) -> tuple[Node, OnTexts] | None:
     elif isinstance(node, Like):
         source = _source(node.item)
         return None if source is None else (source, _octets_like(node))
-    elif isinstance(node, Call) and node.function.name == "STARTS_WITH":
+    elif isinstance(node, FunctionCall) and node.function.name == "STARTS_WITH":
         source, prefix = _source(node.items[0]), node.items[1]
         if source is not None and isinstance(prefix, Constant) and type(prefix.value) is str:
             octets = _octets(prefix.value)
@@ -323,11 +323,11 @@ def condition_on_texts(node: Node) -> tuple[Node, OnTexts] | None:
     return None
 
 
-def _is_texts(node: Node) -> bool:
+def _is_texts(node: SyntaxNode) -> bool:
     return (isinstance(node, Column) and node.name == "key") or (isinstance(node, Path) and node.type == "bytes" and not node.steps)
 
 
-def _source(node: Node) -> Node | None:
+def _source(node: SyntaxNode) -> SyntaxNode | None:
     """Return what a text is made from, where it is the text of bytes."""
     if isinstance(node, Cast) and node.type == "text" and node.item.type == "bytes":
         node = node.item
@@ -367,7 +367,7 @@ def _octets_compared(operator: Comparison, octets: bytes) -> OnTexts:
     return asked[operator]
 
 
-def beside_or(item: Node, options: Iterable[Any], otherwise: Truths, *, has_null: bool = False) -> Truths:
+def beside_or(item: SyntaxNode, options: Iterable[Any], otherwise: Truths, *, has_null: bool = False) -> Truths:
     """Return what tells which fields are one of `options`, by their bytes where they stand beside the values, else by `otherwise`."""
     if not isinstance(item, Path) or item.root != "value":
         return otherwise

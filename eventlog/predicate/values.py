@@ -12,7 +12,7 @@ from eventlog.events import KIND_NAMES, decode_headers
 from eventlog.ids import EPOCH_MS, TIME_SHIFT
 from eventlog.predicate.frame import Frame
 from eventlog.predicate.functions import CASTS, INT64_MAX, ROWS, Argument, to_whole
-from eventlog.predicate.tree import Arithmetic, Call, Case, Cast, Column, Constant, Header, Negative, Node, Path
+from eventlog.predicate.tree import Arithmetic, Case, Cast, Column, Constant, FunctionCall, Header, Negative, Path, SyntaxNode
 
 Truth = tuple[Mask, Mask]  # where it is TRUE, where it is FALSE; elsewhere NULL
 Truths = Callable[[Frame], Truth]
@@ -26,7 +26,7 @@ _TYPES: dict[Argument, frozenset[type]] = {
 }
 
 
-def values_of(node: Node, conditions: Callable[[Node], Truths]) -> Values:  # noqa: PLR0911 # one for each kind of node
+def values_of(node: SyntaxNode, conditions: Callable[[SyntaxNode], Truths]) -> Values:  # noqa: PLR0911 # one for each kind of node
     """Return what makes the list of a node; `conditions` makes truths of those that are conditions."""
     match node:
         case Constant(value=value):
@@ -45,7 +45,7 @@ def values_of(node: Node, conditions: Callable[[Node], Truths]) -> Values:  # no
         case Cast(item=item):
             inner, cast = values_of(item, conditions), to_whole if node.whole else CASTS[node.type]
             return lambda frame: [None if one is None else cast(one) for one in inner(frame)]
-        case Call():
+        case FunctionCall():
             return _call(node, conditions)
         case Case():
             return _case(node, conditions)
@@ -83,7 +83,7 @@ def _listed(truth: Truth) -> list[Any]:
     return [True if yes else False if no else None for yes, no in zip(true.tolist(), false.tolist(), strict=True)]
 
 
-def _arithmetic(node: Arithmetic, conditions: Callable[[Node], Truths]) -> Values:
+def _arithmetic(node: Arithmetic, conditions: Callable[[SyntaxNode], Truths]) -> Values:
     left, right = values_of(node.left, conditions), values_of(node.right, conditions)
     work: Callable[[Any, Any], Any] = {"+": add, "-": sub, "*": mul, "/": _divide, "%": ROWS["MOD"].apply}[node.operator]
 
@@ -109,7 +109,7 @@ def bounded(number: Any) -> Any:
     return None if number != number else number  # noqa: PLR0124 # NaN
 
 
-def _call(node: Call, conditions: Callable[[Node], Truths]) -> Values:
+def _call(node: FunctionCall, conditions: Callable[[SyntaxNode], Truths]) -> Values:
     row = node.function
     arguments = [values_of(item, conditions) for item in node.items]
     if row.takes_null:
@@ -140,7 +140,7 @@ def _octets(value: Any) -> bytes | None:
     return value if type(value) is bytes else None
 
 
-def _case(node: Case, conditions: Callable[[Node], Truths]) -> Values:
+def _case(node: Case, conditions: Callable[[SyntaxNode], Truths]) -> Values:
     branches = [(conditions(node.items[i]), values_of(node.items[i + 1], conditions)) for i in range(0, len(node.items) - 1, 2)]
     default = values_of(node.items[-1], conditions)
 

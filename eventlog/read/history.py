@@ -51,7 +51,7 @@ class ChunkEnd:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Bounds:
+class LogBounds:
     """Where a cache's log begins and ends, by segment: the last id that retention removed, the offset after it, and that after the end."""
 
     trimmed_ids: Ints
@@ -81,7 +81,7 @@ class HistoryRead:
     ends: tuple[ChunkEnd, ...]
     nbytes_max: int
     is_clean: bool
-    bounds: Bounds
+    bounds: LogBounds
     matches: CompiledFilter | None = None
     only: Ints | None = None
 

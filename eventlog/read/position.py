@@ -35,7 +35,7 @@ class SegmentPositions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
-class Step:
+class PinStep:
     """A state read of `segment` went on under a new pin: keys up to and including `key` were read as of `pin`."""
 
     segment: int
@@ -64,7 +64,7 @@ class Position:
     cache_id: int
     segments: int
     at: int | SegmentPositions
-    steps: tuple[Step, ...] = field(default=())
+    steps: tuple[PinStep, ...] = field(default=())
     acknowledged: tuple[Acknowledged, ...] = field(default=())
     unread: tuple[int, ...] = field(default=())
 
@@ -130,7 +130,7 @@ def _check_place(at: int | SegmentPositions, segments: int) -> None:
         raise bad_token("an epoch is out of range")
 
 
-def _check_steps(steps: tuple[Step, ...], segments: int) -> None:
+def _check_steps(steps: tuple[PinStep, ...], segments: int) -> None:
     if any(step.segment >= segments or step.pin < 0 or len(step.key) > KEY_BYTES_MAX for step in steps):
         raise bad_token("a step is out of range")
     if any((one.segment, one.key) >= (two.segment, two.key) for one, two in pairwise(steps)):

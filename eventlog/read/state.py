@@ -19,7 +19,7 @@ import numpy.typing as npt
 from eventlog.arrays import Ints
 from eventlog.batch.entries import StateCursor
 from eventlog.errors import BadMessage
-from eventlog.read.position import OFFSET_UNKNOWN, STEPS_PER_SEGMENT_MAX, Position, SegmentPositions, Step
+from eventlog.read.position import OFFSET_UNKNOWN, STEPS_PER_SEGMENT_MAX, PinStep, Position, SegmentPositions
 
 _REST = b""  # the key of the step of a segment that was read to its end: all keys above the other steps
 
@@ -100,7 +100,7 @@ class StateProgress:
         of = np.array(sorted(self._ranges), np.int64)
         ids = [0 if segment in self._unread else self._ranges[segment][0].pin for segment in of.tolist()]
         steps = [
-            Step(segment=segment, key=one.key, pin=one.pin)
+            PinStep(segment=segment, key=one.key, pin=one.pin)
             for segment, ranges in self._ranges.items()
             if segment in self._unread or len(ranges) > 1
             for one in ranges
@@ -142,14 +142,14 @@ class StateProgress:
         return found
 
 
-def _by_segment(steps: Iterable[Step]) -> dict[int, list[Step]]:
-    found: dict[int, list[Step]] = {}
+def _by_segment(steps: Iterable[PinStep]) -> dict[int, list[PinStep]]:
+    found: dict[int, list[PinStep]] = {}
     for step in steps:
         found.setdefault(step.segment, []).append(step)
     return found
 
 
-def _finished(steps: Sequence[Step]) -> list[_Range]:
+def _finished(steps: Sequence[PinStep]) -> list[_Range]:
     """Return the ranges of a segment that was read to its end; the step of the rest sorts first and comes last."""
     if not steps:
         return []
@@ -164,7 +164,7 @@ def _finished(steps: Sequence[Step]) -> list[_Range]:
 class Overlap:
     """What of the tail after a state read of several pins was read with the state already."""
 
-    def __init__(self, steps: Iterable[Step]) -> None:
+    def __init__(self, steps: Iterable[PinStep]) -> None:
         self._ranges = {segment: _finished(own) for segment, own in _by_segment(steps).items()}
 
     @property
@@ -202,7 +202,7 @@ def tail_of(position: Position) -> Position:
     return replace(position, steps=()) if position.steps else position
 
 
-def with_steps(position: Position, steps: tuple[Step, ...]) -> Position:
+def with_steps(position: Position, steps: tuple[PinStep, ...]) -> Position:
     """Return a position in the tail with those steps of its state read that still leave something out."""
     at = position.at
     if not steps or not isinstance(at, SegmentPositions):

@@ -22,7 +22,7 @@ import numpy as np
 
 from eventlog.arrays import Ints
 from eventlog.checksum import crc32c
-from eventlog.read.position import Acknowledged, Position, SegmentPositions, Step, bad_token, checked
+from eventlog.read.position import Acknowledged, PinStep, Position, SegmentPositions, bad_token, checked
 
 VERSION = 1
 
@@ -83,7 +83,7 @@ def decode(data: bytes) -> Position:
         raise bad_token("its checksum is wrong")
     if zero or zero_too or flags & ~_FLAGS or flags & (_PER_SEGMENT | _SUBSET) == _SUBSET:
         raise bad_token("it has flags that are not known")
-    cursor = _Cursor(data[: -_CRC.size], _HEAD.size)
+    cursor = _TokenReader(data[: -_CRC.size], _HEAD.size)
     try:
         cluster = cursor.take(cluster_bytes).decode()
         at = _read_segments(cursor, segments, subset=bool(flags & _SUBSET)) if flags & _PER_SEGMENT else cursor.unpack(_ID)[0]
@@ -100,7 +100,7 @@ def decode(data: bytes) -> Position:
     return checked(found)
 
 
-class _Cursor:
+class _TokenReader:
     """Reads a token from front to back."""
 
     __slots__ = ("at", "data")
@@ -122,7 +122,7 @@ class _Cursor:
         return np.frombuffer(self.take(count * np.dtype(kind).itemsize), kind).astype(np.int64)
 
 
-def _read_segments(cursor: _Cursor, segments: int, *, subset: bool) -> SegmentPositions:
+def _read_segments(cursor: _TokenReader, segments: int, *, subset: bool) -> SegmentPositions:
     of = np.arange(segments)
     if subset:
         of = _read_bitmap(cursor, segments)
@@ -131,22 +131,22 @@ def _read_segments(cursor: _Cursor, segments: int, *, subset: bool) -> SegmentPo
     return SegmentPositions(of=of, ids=cursor.ints("<i8", len(of)), offsets=cursor.ints("<i8", len(of)), epochs=cursor.ints("<u4", len(of)))
 
 
-def _read_bitmap(cursor: _Cursor, segments: int) -> Ints:
+def _read_bitmap(cursor: _TokenReader, segments: int) -> Ints:
     bits = np.unpackbits(np.frombuffer(cursor.take(-(-segments // 8)), np.uint8), bitorder="little")
     return np.flatnonzero(bits)
 
 
-def _read_steps(cursor: _Cursor) -> tuple[Step, ...]:
+def _read_steps(cursor: _TokenReader) -> tuple[PinStep, ...]:
     steps = []
     for _ in range(int.from_bytes(cursor.take(4), "little")):
         segment, pin, size = cursor.unpack(_STEP)
-        steps.append(Step(segment=segment, pin=pin, key=cursor.take(size)))
+        steps.append(PinStep(segment=segment, pin=pin, key=cursor.take(size)))
     if not steps:
         raise bad_token("it names steps and has none")
     return tuple(steps)
 
 
-def _read_acknowledged(cursor: _Cursor) -> tuple[Acknowledged, ...]:
+def _read_acknowledged(cursor: _TokenReader) -> tuple[Acknowledged, ...]:
     count = int.from_bytes(cursor.take(4), "little")
     rows = _RANGE.iter_unpack(cursor.take(count * _RANGE.size))
     if not count:

@@ -42,6 +42,6 @@ A restart loses everything in memory, and needs no more than what 1 says.
 from eventlog.replication.commands import Commands
 from eventlog.replication.messages import Message
 from eventlog.replication.replica import Replication
-from eventlog.replication.terms import EpochStart, LostRange, Options, Replica, Term
+from eventlog.replication.terms import EpochStart, GivenUpRange, Options, Replica, Term
 
-__all__ = ["Commands", "EpochStart", "LostRange", "Message", "Options", "Replica", "Replication", "Term"]
+__all__ = ["Commands", "EpochStart", "GivenUpRange", "Message", "Options", "Replica", "Replication", "Term"]

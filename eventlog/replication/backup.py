@@ -11,8 +11,8 @@ import numpy.typing as npt
 
 from eventlog.arrays import Ints, Mask
 from eventlog.errors import BadMessage
-from eventlog.replication.columns import ONE_ACK, ONE_APPEND, Columns, Row
-from eventlog.replication.commands import Answer, Commands, Cut, Diverged, Learned, Write
+from eventlog.replication.columns import ONE_ACK, ONE_APPEND, Row, SegmentColumns
+from eventlog.replication.commands import Acknowledge, Commands, Cut, Diverged, Learned, Write
 from eventlog.replication.installs import Installs
 from eventlog.replication.messages import ACK, BEGIN, CHUNK, CUT, END, HELD, HISTORY, MISMATCH, REFUSED, STALE, UNKNOWN, Message, Table
 from eventlog.replication.terms import EpochStart, Replica, epoch_at, is_rising
@@ -25,7 +25,7 @@ _INSTALL = BEGIN | CHUNK | END
 class BackupCore:
     """What other nodes' primaries do to the replicas of this node. Nothing here looks at values."""
 
-    def __init__(self, columns: Columns) -> None:
+    def __init__(self, columns: SegmentColumns) -> None:
         self._columns = columns
         self.installs = Installs(columns)
         self._askers: dict[int, tuple[Replica, int]] = {}  # who waits for the end of a cut
@@ -106,14 +106,14 @@ class BackupCore:
             rows=rows,
         )
 
-    def _held(self, asked: Write | Message, segments: Ints, ends: Ints, epochs: Ints) -> Answer:
+    def _held(self, asked: Write | Message, segments: Ints, ends: Ints, epochs: Ints) -> Acknowledge:
         to = asked.to if isinstance(asked, Write) else asked.sender
         if len(segments) == 1:
             row = ONE_ACK.pack(segments.item(0), HELD, epochs.item(0), ends.item(0), 0, 0)
-            return Answer(to=to, correlation=asked.correlation, rows=row)
+            return Acknowledge(to=to, correlation=asked.correlation, rows=row)
         rows = np.zeros(len(segments), ACK)
         rows["segment"], rows["status"], rows["epoch"], rows["end"] = segments, HELD, epochs, ends
-        return Answer(to=to, correlation=asked.correlation, rows=rows.tobytes())
+        return Acknowledge(to=to, correlation=asked.correlation, rows=rows.tobytes())
 
     def take_rows(self, message: Message, table: Table, histories: Histories) -> Commands:
         """Take rows one by one, in their order; `histories` as `check` returned them."""
@@ -273,15 +273,15 @@ class BackupCore:
         self.installs.drop(segment)
 
 
-def pack_acks(to: Replica, correlation: int, acks: list[Ack]) -> Answer:
+def pack_acks(to: Replica, correlation: int, acks: list[Ack]) -> Acknowledge:
     """Return an answer of these rows."""
-    return Answer(to=to, correlation=correlation, rows=np.array(acks, ACK).tobytes())
+    return Acknowledge(to=to, correlation=correlation, rows=np.array(acks, ACK).tobytes())
 
 
 class _Taking:
     """One message taken row by row: what comes of it is collected and becomes one write and one answer."""
 
-    def __init__(self, core: BackupCore, message: Message, columns: Columns) -> None:
+    def __init__(self, core: BackupCore, message: Message, columns: SegmentColumns) -> None:
         self._core = core
         self._message = message
         self._columns = columns

@@ -3,9 +3,9 @@
 What is read is opaque here. A read that comes back for a stream that has changed direction since is thrown away.
 """
 
-from eventlog.replication.columns import Columns, Row, history_rows, pack_rows, rows_with_history
+from eventlog.replication.columns import Row, SegmentColumns, history_rows, pack_rows, rows_with_history
 from eventlog.replication.commands import CloseSnapshot, Commands, OpenSnapshot, ReadLog, ReadSnapshot, Send
-from eventlog.replication.links import CATCH_UP, LIVE, PROBE, SNAPSHOT, UNUSED, Flight, Link, Stream, Transfer
+from eventlog.replication.links import CATCH_UP, LIVE, PROBE, SNAPSHOT, UNUSED, InFlight, PeerLink, SegmentStream, Transfer
 from eventlog.replication.messages import BEGIN, CHUNK, END
 from eventlog.replication.roster import Roster
 from eventlog.replication.terms import starts_in
@@ -14,7 +14,7 @@ from eventlog.replication.terms import starts_in
 class CatchUp:
     """Reads, flights and snapshots of all streams."""
 
-    def __init__(self, columns: Columns, roster: Roster) -> None:
+    def __init__(self, columns: SegmentColumns, roster: Roster) -> None:
         self._columns = columns
         self._roster = roster
         self._number = 0
@@ -29,7 +29,7 @@ class CatchUp:
         """Return the number of the next message."""
         return self._number + 1
 
-    def begin(self, link: Link, segment: int, after: int, *, now_ms: int) -> Commands:
+    def begin(self, link: PeerLink, segment: int, after: int, *, now_ms: int) -> Commands:
         """Send what follows `after`, where the backup's log is known to end as this one goes on."""
         commands = self.end(link, segment)
         link.turns[segment] = self.next_number
@@ -44,7 +44,7 @@ class CatchUp:
         link.queue[segment] = None
         return commands
 
-    def end(self, link: Link, segment: int) -> Commands:
+    def end(self, link: PeerLink, segment: int) -> Commands:
         """Forget the stream of a segment: what is under way counts no more."""
         stream = link.streams.pop(segment, None)
         if stream is None:
@@ -55,7 +55,7 @@ class CatchUp:
             link.modes[segment] = UNUSED
         return [CloseSnapshot(segment=segment, transfer=stream.transfer.number)] if stream.transfer else []
 
-    def _go_live(self, link: Link, segment: int) -> None:
+    def _go_live(self, link: PeerLink, segment: int) -> None:
         link.modes[segment] = LIVE
         self._columns.told[segment] = -1  # it may have missed a watermark while it did not follow
 
@@ -65,7 +65,7 @@ class CatchUp:
 
     # ------------------------------------------------------------ reading on
 
-    def pump(self, link: Link) -> Commands:
+    def pump(self, link: PeerLink) -> Commands:
         """Read on for who waits, as long as the window of the peer has room."""
         commands: Commands = []
         options = self._columns.options
@@ -80,7 +80,7 @@ class CatchUp:
             commands.append(self._read(link, segment, stream, options.chunk_bytes))
         return commands
 
-    def _read(self, link: Link, segment: int, stream: Stream, bytes_max: int) -> ReadLog | ReadSnapshot:
+    def _read(self, link: PeerLink, segment: int, stream: SegmentStream, bytes_max: int) -> ReadLog | ReadSnapshot:
         transfer = stream.transfer
         if transfer is not None:
             transfer.is_reading = True
@@ -88,7 +88,7 @@ class CatchUp:
         epoch = self._columns.epochs.item(segment)
         return ReadLog(to=link.replica, segment=segment, epoch=epoch, after=stream.after, bytes_max=bytes_max)
 
-    def log_read(self, link: Link, read: ReadLog, *, upto: int, count: int, nbytes: int) -> Commands:
+    def log_read(self, link: PeerLink, read: ReadLog, *, upto: int, count: int, nbytes: int) -> Commands:
         """Send what was read, and go live if there is nothing else."""
         segment, columns = read.segment, self._columns
         stream = link.streams.get(segment)
@@ -105,7 +105,7 @@ class CatchUp:
             sent = rows_with_history(columns, [(segment, read.after, upto, count)])
             commands.append(Send(to=link.replica, correlation=self.number(), rows=sent))
             stream.after = upto
-            stream.flights.append(Flight(upto, nbytes))
+            stream.flights.append(InFlight(upto, nbytes))
             link.used_bytes += nbytes
         if upto == end:
             self._go_live(link, segment)
@@ -115,13 +115,13 @@ class CatchUp:
             link.queue[segment] = None
         return commands
 
-    def _is_awaited(self, link: Link, stream: Stream, read: ReadLog) -> bool:
+    def _is_awaited(self, link: PeerLink, stream: SegmentStream, read: ReadLog) -> bool:
         is_same = stream.after == read.after and stream.reserved > 0 and stream.transfer is None
         return is_same and link.modes.item(read.segment) == CATCH_UP and self._columns.epochs.item(read.segment) == read.epoch
 
     # ------------------------------------------------------------ snapshots
 
-    def _begin_snapshot(self, link: Link, segment: int, after: int, *, now_ms: int) -> Commands:
+    def _begin_snapshot(self, link: PeerLink, segment: int, after: int, *, now_ms: int) -> Commands:
         commands = self.end(link, segment)
         stream = link.stream(segment, now_ms=now_ms)
         if not self._may_replace(link, segment):
@@ -134,11 +134,11 @@ class CatchUp:
         epoch = self._columns.epochs.item(segment)
         return [*commands, OpenSnapshot(to=link.replica, segment=segment, epoch=epoch, transfer=transfer.number)]
 
-    def _may_replace(self, link: Link, segment: int) -> bool:
+    def _may_replace(self, link: PeerLink, segment: int) -> bool:
         """Return whether a replica may drop what it has: not while it counts as one that holds every committed event."""
         return not self._roster.awaited[link.slot, segment]
 
-    def snapshot_opened(self, link: Link, command: OpenSnapshot, *, pin: int, now_ms: int) -> Commands:
+    def snapshot_opened(self, link: PeerLink, command: OpenSnapshot, *, pin: int, now_ms: int) -> Commands:
         """Tell the backup to drop what it has."""
         stream = self._transferring(link, command.segment, command.transfer)
         if stream is None or stream.transfer is None:
@@ -149,7 +149,7 @@ class CatchUp:
         row = (segment, BEGIN, columns.epochs.item(segment), command.transfer, pin, stream.after, 0, 0)
         return [Send(to=link.replica, correlation=self.number(), rows=pack_rows([row]))]
 
-    def taken(self, link: Link, segment: int, *, transfer: int, part: int, now_ms: int) -> None:
+    def taken(self, link: PeerLink, segment: int, *, transfer: int, part: int, now_ms: int) -> None:
         """Note that the backup has part `part` on disk, -1: that it has begun."""
         stream = self._transferring(link, segment, transfer)
         if stream is None or stream.transfer is None:
@@ -160,7 +160,7 @@ class CatchUp:
             stream.transfer.part = 0
             link.queue[segment] = None
 
-    def snapshot_read(self, link: Link, command: ReadSnapshot, *, count: int, nbytes: int, is_last: bool) -> Commands:
+    def snapshot_read(self, link: PeerLink, command: ReadSnapshot, *, count: int, nbytes: int, is_last: bool) -> Commands:
         """Send a part, and behind the last one what makes it a replica."""
         segment, columns = command.segment, self._columns
         stream = self._transferring(link, segment, command.transfer)
@@ -169,7 +169,7 @@ class CatchUp:
         transfer = stream.transfer
         link.used_bytes += nbytes - stream.reserved
         stream.reserved = 0
-        stream.flights.append(Flight(command.part, nbytes))
+        stream.flights.append(InFlight(command.part, nbytes))
         transfer.is_reading, transfer.is_read = False, is_last
         transfer.part += 1
         epoch, watermark = columns.epochs.item(segment), columns.watermark.item(segment)
@@ -181,6 +181,6 @@ class CatchUp:
             link.queue[segment] = None
         return [Send(to=link.replica, correlation=self.number(), rows=pack_rows(sent))]
 
-    def _transferring(self, link: Link, segment: int, number: int) -> Stream | None:
+    def _transferring(self, link: PeerLink, segment: int, number: int) -> SegmentStream | None:
         stream = link.streams.get(segment)
         return stream if stream is not None and stream.transfer is not None and stream.transfer.number == number else None

@@ -12,7 +12,7 @@ import numpy as np
 
 from eventlog.arrays import Mask
 from eventlog.errors import BadMessage
-from eventlog.replication.columns import Columns
+from eventlog.replication.columns import SegmentColumns
 from eventlog.replication.commands import Commands, Keep, LookUp, Take
 from eventlog.replication.messages import Message, Table
 from eventlog.replication.terms import Replica
@@ -30,7 +30,7 @@ class _Claim:
 class Claims:
     """Claims by sender, at most `claims_max` of each."""
 
-    def __init__(self, columns: Columns) -> None:
+    def __init__(self, columns: SegmentColumns) -> None:
         self._columns = columns
         self._claims: dict[Replica, list[_Claim]] = {}
         self._doubted_until: dict[Replica, int] = {}

@@ -20,7 +20,7 @@ ONE_ACK = Struct("<HHIqII")
 assert (ONE_APPEND.size, ONE_ACK.size) == (APPEND.itemsize, ACK.itemsize), "the same layout without numpy"
 
 
-class Columns:
+class SegmentColumns:
     """State of segments `[0, segments)`; `Replication` says what the public columns mean.
 
     For backups: `matched`: the own log is known to be a prefix of that of the epoch's primary. `heard`: highest watermark of this
@@ -93,7 +93,7 @@ class Columns:
         self.busy[segment] = False
 
 
-def plain_rows(columns: Columns, segments: Ints, *, previous: Ints, last: Ints, counts: Ints | None) -> bytes:
+def plain_rows(columns: SegmentColumns, segments: Ints, *, previous: Ints, last: Ints, counts: Ints | None) -> bytes:
     """Return plain rows; one value each with `counts` None."""
     rows = np.zeros(len(segments), APPEND)
     rows["segment"], rows["epoch"] = segments, columns.epochs[segments]
@@ -103,12 +103,12 @@ def plain_rows(columns: Columns, segments: Ints, *, previous: Ints, last: Ints, 
     return rows.tobytes()
 
 
-def plain_row(columns: Columns, segment: int, *, previous: int, last: int, count: int) -> bytes:
+def plain_row(columns: SegmentColumns, segment: int, *, previous: int, last: int, count: int) -> bytes:
     """Do what `plain_rows` does, for one segment and without arrays."""
     return ONE_APPEND.pack(segment, 0, columns.epochs.item(segment), previous, last, columns.watermark.item(segment), count, 0)
 
 
-def rows_with_history(columns: Columns, spans: Sequence[tuple[int, int, int, int]]) -> bytes:
+def rows_with_history(columns: SegmentColumns, spans: Sequence[tuple[int, int, int, int]]) -> bytes:
     """Return plain rows for spans (segment, previous, last, values), each behind the epochs that begin in it."""
     rows: list[Row] = []
     for segment, previous, last, count in spans:

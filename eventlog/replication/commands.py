@@ -6,7 +6,7 @@ import numpy as np
 
 from eventlog.arrays import Ints
 from eventlog.replication.messages import Message
-from eventlog.replication.terms import EpochStart, LostRange, Replica
+from eventlog.replication.terms import EpochStart, GivenUpRange, Replica
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -25,7 +25,7 @@ class Send:
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Answer:
+class Acknowledge:
     """Send ACK rows back to a primary; `correlation` is that of the message answered."""
 
     to: Replica
@@ -237,13 +237,13 @@ class Diverged:
     replica: Replica
     end: int
     watermark: int
-    lost: tuple[LostRange, ...] = ()
+    lost: tuple[GivenUpRange, ...] = ()
 
 
 Install = BeginInstall | InstallPart | EndInstall
 Command = (
     Send
-    | Answer
+    | Acknowledge
     | Write
     | Cut
     | Mark

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from eventlog.arrays import Ints, Mask
-from eventlog.replication.columns import NEVER, Columns
+from eventlog.replication.columns import NEVER, SegmentColumns
 from eventlog.replication.commands import Commands, Propose
 from eventlog.replication.primary import PrimaryCore
 from eventlog.replication.roster import OWN, Roster
@@ -19,7 +19,7 @@ from eventlog.replication.terms import Replica
 class InSync:
     """In-sync sets of the segments that this node leads; at most one proposal in flight for each."""
 
-    def __init__(self, columns: Columns, roster: Roster, primary: PrimaryCore) -> None:
+    def __init__(self, columns: SegmentColumns, roster: Roster, primary: PrimaryCore) -> None:
         self._columns = columns
         self._roster = roster
         self._primary = primary

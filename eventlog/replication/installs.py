@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from eventlog.replication.columns import Columns, Row
+from eventlog.replication.columns import Row, SegmentColumns
 from eventlog.replication.commands import BeginInstall, Command, Commands, EndInstall, Install, InstallPart, Learned, Recheck, Release
 from eventlog.replication.messages import BEGIN, CHUNK, HELD, TAKEN, Message
 from eventlog.replication.terms import EpochStart, Replica, Term, epoch_at
@@ -37,7 +37,7 @@ class _Install:
 class Installs:
     """Replicas that are not whole: they hold no log that could match, lead nothing, and acknowledge nothing but parts."""
 
-    def __init__(self, columns: Columns) -> None:
+    def __init__(self, columns: SegmentColumns) -> None:
         self._columns = columns
         self._partial: dict[int, _Install] = {}
 
@@ -131,7 +131,7 @@ class Releases:
     Told of that end, the replica would take rows again, and the deletion would tear a hole into them.
     """
 
-    def __init__(self, columns: Columns, installs: Installs) -> None:
+    def __init__(self, columns: SegmentColumns, installs: Installs) -> None:
         self._columns = columns
         self._installs = installs
         self._waiting: set[int] = set()

@@ -14,7 +14,7 @@ from the log. SNAPSHOT: gets state and log, since the log does not reach back. F
 
 
 @dataclass(slots=True, eq=False)
-class Flight:
+class InFlight:
     """Bytes sent in catching up and not acknowledged; `last` is the id, or the part of a snapshot, that acknowledges them."""
 
     last: int
@@ -33,7 +33,7 @@ class Transfer:
 
 
 @dataclass(slots=True, eq=False)
-class Stream:
+class SegmentStream:
     """A segment that does not simply follow live. What is sent, or being read with `reserved` bytes granted, ends with `after`.
 
     `asked_ms`: the last sign of life.
@@ -42,11 +42,11 @@ class Stream:
     asked_ms: int
     after: int = 0
     reserved: int = 0
-    flights: deque[Flight] = field(default_factory=deque)
+    flights: deque[InFlight] = field(default_factory=deque)
     transfer: Transfer | None = None
 
 
-class Link:
+class PeerLink:
     """A peer with a connection. `streams` has an entry for every segment that is neither UNUSED nor plainly LIVE.
 
     `used_bytes` are those of all flights and reservations. `queue`: segments that want to read on, in order. `flown_ms`: when
@@ -62,17 +62,17 @@ class Link:
         self.turns: npt.NDArray[np.int64] = np.zeros(segments, np.int64)
         self.counts_from: npt.NDArray[np.int64] = np.full(segments, number, np.int64)
         self.newest = number
-        self.streams: dict[int, Stream] = {}
+        self.streams: dict[int, SegmentStream] = {}
         self.queue: dict[int, None] = {}
         self.used_bytes = 0
         self.probes: list[int] = []  # to be asked at the end of this input
         self.flown_ms = 0
 
-    def stream(self, segment: int, *, now_ms: int) -> Stream:
+    def stream(self, segment: int, *, now_ms: int) -> SegmentStream:
         """Return the stream of a segment, a new one if there is none."""
         found = self.streams.get(segment)
         if found is None:
-            found = self.streams[segment] = Stream(asked_ms=now_ms)
+            found = self.streams[segment] = SegmentStream(asked_ms=now_ms)
         found.asked_ms = now_ms
         return found
 
@@ -85,12 +85,12 @@ class Link:
         late: npt.NDArray[np.bool_] = correlation >= self.counts_from[segments]
         return late
 
-    def land(self, stream: Stream, last: int) -> None:
+    def land(self, stream: SegmentStream, last: int) -> None:
         """Take back the room of what is acknowledged."""
         while stream.flights and stream.flights[0].last <= last:
             self.used_bytes -= stream.flights.popleft().nbytes
 
-    def clear(self, stream: Stream) -> None:
+    def clear(self, stream: SegmentStream) -> None:
         """Take back all room of a stream."""
         self.used_bytes -= stream.reserved + sum(flight.nbytes for flight in stream.flights)
         stream.reserved = 0

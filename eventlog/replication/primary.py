@@ -4,7 +4,7 @@ import numpy as np
 
 from eventlog.arrays import Ints, Mask
 from eventlog.errors import NotEnoughReplicas, NotPrimary
-from eventlog.replication.columns import NEVER, Columns
+from eventlog.replication.columns import NEVER, SegmentColumns
 from eventlog.replication.commands import Command, Commands, Committed, Lead
 from eventlog.replication.roster import OWN, Roster
 from eventlog.replication.terms import EpochStart, Term
@@ -17,7 +17,7 @@ class PrimaryCore:
     segment that is not adopted, except the marker that adopts it. `needed`: `min_in_sync`. `ready`: adopted, and enough in sync.
     """
 
-    def __init__(self, columns: Columns, roster: Roster) -> None:
+    def __init__(self, columns: SegmentColumns, roster: Roster) -> None:
         self._columns = columns
         self._roster = roster
         self.needed = np.ones(columns.segments, np.int64)

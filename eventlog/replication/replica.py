@@ -13,7 +13,7 @@ from eventlog.arrays import NONE, Ints, Mask
 from eventlog.errors import BadMessage
 from eventlog.replication.backup import BackupCore, pack_acks
 from eventlog.replication.claims import Claims
-from eventlog.replication.columns import ONE_ACK, ONE_APPEND, Columns
+from eventlog.replication.columns import ONE_ACK, ONE_APPEND, SegmentColumns
 from eventlog.replication.commands import (
     Commands,
     Cut,
@@ -29,7 +29,7 @@ from eventlog.replication.commands import (
 )
 from eventlog.replication.in_sync import InSync
 from eventlog.replication.installs import Releases
-from eventlog.replication.links import LIVE, UNUSED, Link
+from eventlog.replication.links import LIVE, UNUSED, PeerLink
 from eventlog.replication.messages import (
     HELD,
     MISMATCH,
@@ -55,7 +55,7 @@ class Replication:
     def __init__(self, segments: int, *, own: Replica, session: str = "", options: Options | None = None) -> None:
         self.segments = segments
         self.own = own
-        self.columns = Columns(segments, own=own, session=session, options=options or Options())
+        self.columns = SegmentColumns(segments, own=own, session=session, options=options or Options())
         self.roster = Roster(segments, own)
         self.primary = PrimaryCore(self.columns, self.roster)
         self.sets = InSync(self.columns, self.roster, self.primary)
@@ -303,7 +303,7 @@ class Replication:
             raise BadMessage(why=f"replication: segment {row['segment']} is acknowledged up to {row['end']}, beyond its end")
         return of_term
 
-    def _count(self, link: Link, segments: Ints, ends: Ints, correlation: int) -> Commands:
+    def _count(self, link: PeerLink, segments: Ints, ends: Ints, correlation: int) -> Commands:
         if correlation < link.newest:
             counts = link.counts(segments, correlation)
             segments, ends = segments[counts], ends[counts]
@@ -311,7 +311,7 @@ class Replication:
             return self.primary.count_one(link.slot, segments.item(0), ends.item(0))
         return self.primary.count(link.slot, segments, ends) if len(segments) else []
 
-    def _held(self, link: Link, segments: Ints, ends: Ints, correlation: int, *, now_ms: int) -> Commands:
+    def _held(self, link: PeerLink, segments: Ints, ends: Ints, correlation: int, *, now_ms: int) -> Commands:
         commands = self._count(link, segments, ends, correlation)
         if link.streams:
             for segment, end in zip(segments.tolist(), ends.tolist(), strict=True):
@@ -323,7 +323,7 @@ class Replication:
             commands += self.sets.grow(link.slot, others[link.modes[others] == LIVE], now_ms=now_ms)
         return commands
 
-    def _take_ack(self, link: Link | None, row: tuple[int, ...], correlation: int, *, now_ms: int) -> Commands:
+    def _take_ack(self, link: PeerLink | None, row: tuple[int, ...], correlation: int, *, now_ms: int) -> Commands:
         segment, status, epoch, end, end_epoch, _ = row
         streams, known = self.streams, self.columns.epochs.item(segment)
         if not self.columns.leads[segment]:
@@ -386,7 +386,7 @@ class Replication:
     # ------------------------------------------------------------ as backup
 
     def receive(self, message: Message, *, now_ms: int) -> Commands:
-        """Take a primary's rows: `Write`, `Cut`, `Answer`, `Learned`, installs; `Keep` and `LookUp` where records have to be read first.
+        """Take a primary's rows: `Write`, `Cut`, `Acknowledge`, `Learned`, installs; `Keep` and `LookUp` where records have to be read first.
 
         Raises:
             BadMessage: it claims what cannot be, or what only the primary that the record names may. Nothing of it counts.
@@ -410,11 +410,11 @@ class Replication:
         return self.claims.looked_up(now_ms=now_ms)
 
     def stored(self, write: Write) -> Commands:
-        """Note that a `Write` is on disk: `Answer`, `Learned`."""
+        """Note that a `Write` is on disk: `Acknowledge`, `Learned`."""
         return self.backup.stored(write)
 
     def cut_done(self, cut: Cut, *, end: int) -> Commands:
-        """Note that a `Cut` is on disk and the log ends with `end`: `Answer`, and the `Mark` or `Recheck` that had to wait for it."""
+        """Note that a `Cut` is on disk and the log ends with `end`: `Acknowledge`, and the `Mark` or `Recheck` that had to wait for it."""
         return self.backup.cut_done(cut, end=end) + self._take_postponed(cut.segment) + self._release(cut.segment)
 
     def _take_postponed(self, segment: int) -> Commands:
@@ -426,7 +426,7 @@ class Replication:
         return [*self.sets.settle(segment, now_ms=now_ms), Mark(segments=(segment,), epochs=(term.epoch,))]
 
     def installed(self, command: Install) -> Commands:
-        """Note that a step of an install is on disk: `Answer`, at the end `Learned`, and a `Release` or `Recheck` that had to wait."""
+        """Note that a step of an install is on disk: `Acknowledge`, at the end `Learned`, and a `Release` or `Recheck` that had to wait."""
         to, correlation, acks, commands = self.backup.installs.done(command)
         commands += self._release(command.segment)
         return commands if to is None else [pack_acks(to, correlation, acks), *commands]

@@ -10,9 +10,9 @@ import numpy as np
 
 from eventlog.arrays import Ints
 from eventlog.replication.catch_up import CatchUp
-from eventlog.replication.columns import NEVER, Columns, pack_rows, plain_row, plain_rows, rows_with_history
+from eventlog.replication.columns import NEVER, SegmentColumns, pack_rows, plain_row, plain_rows, rows_with_history
 from eventlog.replication.commands import Commands, Diverged, Send
-from eventlog.replication.links import CATCH_UP, FAILED, LIVE, PROBE, SNAPSHOT, UNUSED, Link
+from eventlog.replication.links import CATCH_UP, FAILED, LIVE, PROBE, SNAPSHOT, UNUSED, PeerLink
 from eventlog.replication.messages import CUT
 from eventlog.replication.roster import Roster
 from eventlog.replication.terms import Replica, last_of
@@ -24,11 +24,11 @@ _SNAPSHOT_PATIENCE = 10  # times `ack_ms_max`: dropping and storing take their t
 class Streams:
     """The streams to all connected peers, of the segments that this node leads."""
 
-    def __init__(self, columns: Columns, roster: Roster) -> None:
+    def __init__(self, columns: SegmentColumns, roster: Roster) -> None:
         self._columns = columns
         self._roster = roster
         self.catch_up = CatchUp(columns, roster)
-        self.links: dict[Replica, Link] = {}
+        self.links: dict[Replica, PeerLink] = {}
 
     # ------------------------------------------------------------ peers and targets
 
@@ -37,7 +37,7 @@ class Streams:
         commands = self.disconnect(peer, now_ms=now_ms)
         slot = self._roster.slot(peer, now_ms=now_ms)
         self._roster.is_here[slot] = self._roster.was_here[slot] = True
-        link = self.links[peer] = Link(peer, slot, self._columns.segments, number=self.catch_up.next_number)
+        link = self.links[peer] = PeerLink(peer, slot, self._columns.segments, number=self.catch_up.next_number)
         for segment in (self._columns.leads & (self._columns.starts != NEVER)).nonzero()[0].tolist():
             if self._is_target(link, segment):
                 self._ask(link, segment, now_ms=now_ms)
@@ -68,7 +68,7 @@ class Streams:
                 self._ask(link, segment, now_ms=now_ms)
         return commands
 
-    def _forget(self, link: Link, segment: int) -> None:
+    def _forget(self, link: PeerLink, segment: int) -> None:
         """Count nothing that a replica has said so far: between the record before and this one it may have been no owner.
 
         Then it drops what it had; this node need not have seen the record that said so.
@@ -76,7 +76,7 @@ class Streams:
         self._roster.acknowledged[link.slot, segment] = -1
         link.count_from(segment, self.catch_up.next_number)
 
-    def _is_target(self, link: Link, segment: int) -> bool:
+    def _is_target(self, link: PeerLink, segment: int) -> bool:
         term = self._columns.terms[segment]
         return term is not None and (link.replica.node in term.owners or bool(self._roster.awaited[link.slot, segment]))
 
@@ -128,12 +128,12 @@ class Streams:
                 commands.append(self._send(link, rows_with_history(self._columns, spans), chosen))
         return commands
 
-    def _send(self, link: Link, sent: bytes, chosen: Ints | None = None) -> Send:
+    def _send(self, link: PeerLink, sent: bytes, chosen: Ints | None = None) -> Send:
         return Send(to=link.replica, correlation=self.catch_up.number(), rows=sent, chosen=chosen)
 
     # ------------------------------------------------------------ questions and answers
 
-    def _ask(self, link: Link, segment: int, *, now_ms: int) -> None:
+    def _ask(self, link: PeerLink, segment: int, *, now_ms: int) -> None:
         """Ask a peer where its log of a segment ends; the question goes out with `flush`."""
         stream = link.stream(segment, now_ms=now_ms)
         stream.asked_ms = now_ms
@@ -153,11 +153,11 @@ class Streams:
                 commands += self.catch_up.pump(link)
         return commands
 
-    def _send_idle(self, link: Link, segments: Ints) -> Send:
+    def _send_idle(self, link: PeerLink, segments: Ints) -> Send:
         ends = self._columns.ends[segments]
         return self._send(link, plain_rows(self._columns, segments, previous=ends, last=ends, counts=np.zeros_like(ends)))
 
-    def held(self, link: Link, segment: int, end: int, *, now_ms: int) -> Commands:
+    def held(self, link: PeerLink, segment: int, end: int, *, now_ms: int) -> Commands:
         """Go on with a stream whose backup's log matches up to `end`."""
         stream = link.streams.get(segment)
         if stream is None:
@@ -174,7 +174,7 @@ class Streams:
             del link.streams[segment]
         return []
 
-    def mismatched(self, link: Link, segment: int, *, end: int, end_epoch: int, correlation: int, now_ms: int) -> Commands:
+    def mismatched(self, link: PeerLink, segment: int, *, end: int, end_epoch: int, correlation: int, now_ms: int) -> Commands:
         """Go on with a backup whose log ends with `end`, of `end_epoch`, and which appended nothing of what it was sent."""
         if self._is_old_news(correlation, link.turns.item(segment)):
             return []
@@ -187,7 +187,7 @@ class Streams:
         """Return whether an answer is to a message from before the segment's last change of direction."""
         return correlation < turn
 
-    def _send_cut(self, link: Link, segment: int, *, end: int, upto: int, now_ms: int) -> Commands:
+    def _send_cut(self, link: PeerLink, segment: int, *, end: int, upto: int, now_ms: int) -> Commands:
         commands = self.catch_up.end(link, segment)
         link.stream(segment, now_ms=now_ms)
         link.modes[segment] = PROBE
@@ -197,14 +197,14 @@ class Streams:
         link.turns[segment] = send.correlation
         return [*commands, send]
 
-    def unknown(self, link: Link, segment: int, *, now_ms: int) -> Commands:
+    def unknown(self, link: PeerLink, segment: int, *, now_ms: int) -> Commands:
         """Ask later: the backup has not seen the record yet that makes it hold the segment."""
         commands = self.catch_up.end(link, segment)
         link.stream(segment, now_ms=now_ms)
         link.modes[segment] = PROBE
         return commands
 
-    def refused(self, link: Link, segment: int, *, end: int, now_ms: int) -> Commands:
+    def refused(self, link: PeerLink, segment: int, *, end: int, now_ms: int) -> Commands:
         """Leave a backup alone that knows events to be committed which are not in this log."""
         commands = self.catch_up.end(link, segment)
         link.stream(segment, now_ms=now_ms)
@@ -247,12 +247,12 @@ class Streams:
             columns.told[untold] = columns.watermark[untold]
         return commands
 
-    def _is_flying(self, link: Link, segment: int, *, now_ms: int) -> bool:
+    def _is_flying(self, link: PeerLink, segment: int, *, now_ms: int) -> bool:
         stream = link.streams.get(segment)
         patience = self._columns.options.ack_ms_max
         return stream is not None and bool(stream.flights) and now_ms - max(stream.asked_ms, link.flown_ms) < patience
 
-    def _tick_one(self, link: Link, segment: int, *, now_ms: int) -> Commands:
+    def _tick_one(self, link: PeerLink, segment: int, *, now_ms: int) -> Commands:
         stream, mode = link.streams[segment], link.modes.item(segment)
         if mode == CATCH_UP and not stream.reserved and not stream.flights:
             link.queue[segment] = None  # the last read found nothing new
@@ -262,7 +262,7 @@ class Streams:
         self._ask(link, segment, now_ms=now_ms)
         return commands
 
-    def _is_silent(self, link: Link, segment: int, silent_ms: int) -> bool:
+    def _is_silent(self, link: PeerLink, segment: int, silent_ms: int) -> bool:
         """Return whether a stream has waited so long that what was sent, or its answer, must be taken as lost."""
         mode, options = link.modes.item(segment), self._columns.options
         if mode == PROBE:

@@ -17,7 +17,7 @@ class Replica(NamedTuple):
     incarnation: str
 
 
-class LostRange(NamedTuple):
+class GivenUpRange(NamedTuple):
     """Ids in `(after, upto]` that an operator gave up by forcing a replica to take over."""
 
     after: int
@@ -48,7 +48,7 @@ class Term:
     in_sync: tuple[Replica, ...]
     min_in_sync: int
     session: str = ""
-    lost: tuple[LostRange, ...] = ()
+    lost: tuple[GivenUpRange, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,10 +15,10 @@ import numpy as np
 import numpy.typing as npt
 
 from eventlog.routing.routes import NOBODY
-from eventlog.routing.window import Blocks, Frame, Numbering, Window
+from eventlog.routing.window import Blocks, NumberedFrame, Numbering, Window
 
 Content = TypeVar("Content")
-Split = Callable[[Frame[Content], Blocks], Frame[Content]]
+Split = Callable[[NumberedFrame[Content], Blocks], NumberedFrame[Content]]
 
 
 def lane_apart(segment: int) -> int:
@@ -45,7 +45,7 @@ class Lanes(Generic[Content]):
             found = self.windows[lane] = Window(self.numbering, numbered=self._numbered)
         return found
 
-    def add(self, frame: Frame[Content]) -> list[tuple[int, Frame[Content]]]:
+    def add(self, frame: NumberedFrame[Content]) -> list[tuple[int, NumberedFrame[Content]]]:
         """Put a new frame, or its parts, into the windows; return each with its lane."""
         if self._only is not None:
             lane = self._only
@@ -60,7 +60,7 @@ class Lanes(Generic[Content]):
         self.window(lane).add(frame)
         return [(lane, frame)]
 
-    def _parts(self, frame: Frame[Content]) -> Iterator[tuple[int, Frame[Content]]]:
+    def _parts(self, frame: NumberedFrame[Content]) -> Iterator[tuple[int, NumberedFrame[Content]]]:
         """Yield the parts of a frame by lane, the frame itself where that is all."""
         holders = self._holders[frame.segments]
         lanes = np.unique(holders).tolist()
@@ -96,7 +96,7 @@ class Lanes(Generic[Content]):
         wanted[apart] = [lane_apart(segment) for segment in apart]
         self._wanted = wanted
 
-    def settle(self, moved: Callable[[Frame[Content], list[Frame[Content]]], None]) -> bool:
+    def settle(self, moved: Callable[[NumberedFrame[Content], list[NumberedFrame[Content]]], None]) -> bool:
         """Move segments out of windows that are quiet, and pause the others that have some to give away; True when all is done.
 
         `moved` is told of each frame that was taken apart, and of its parts.
@@ -118,8 +118,10 @@ class Lanes(Generic[Content]):
         self._only = lanes.item(0) if len(lanes) == 1 else None
         return not np.count_nonzero(self._wanted != self._holders)
 
-    def _hand_on(self, frames: list[Frame[Content]], moved: Callable[[Frame[Content], list[Frame[Content]]], None]) -> None:
-        by_lane: dict[int, list[Frame[Content]]] = {}
+    def _hand_on(
+        self, frames: list[NumberedFrame[Content]], moved: Callable[[NumberedFrame[Content], list[NumberedFrame[Content]]], None]
+    ) -> None:
+        by_lane: dict[int, list[NumberedFrame[Content]]] = {}
         for frame in frames:
             parts = list(self._parts(frame))
             if len(parts) > 1:

@@ -121,7 +121,7 @@ CHANGES = frozenset(
 )
 
 
-class Frame(Generic[Content]):
+class NumberedFrame(Generic[Content]):
     """Blocks of one cache that are sent together; `segments` rise. `content` is the user's own.
 
     `sequences` has the number of each block while the frame is SENT, LOST or HELD, and always if it is `doubtful`. `wanted`: somebody
@@ -164,9 +164,9 @@ class Window(Generic[Content]):
         self._numbering = numbering
         self._numbered = numbered
         self._unanswered_max = unanswered_max
-        self._queue: deque[Frame[Content]] = deque()
-        self._sent: dict[int, Frame[Content]] = {}
-        self._held: list[Frame[Content]] = []
+        self._queue: deque[NumberedFrame[Content]] = deque()
+        self._sent: dict[int, NumberedFrame[Content]] = {}
+        self._held: list[NumberedFrame[Content]] = []
         self._is_draining = False
         self._is_careful = False  # a frame in doubt was refused: nothing overtakes it, or its result could be forgotten meanwhile
         self._is_probing = False  # after a refusal: one frame alone, or each refusal would cost all that was sent behind it
@@ -205,7 +205,7 @@ class Window(Generic[Content]):
         """Whether frames wait for answers to others, and for nothing else."""
         return bool(self._queue and self.is_connected) and not (self.is_draining or self.is_paused or self._is_probing or self._is_careful)
 
-    def unanswered(self) -> Iterator[Frame[Content]]:
+    def unanswered(self) -> Iterator[NumberedFrame[Content]]:
         """Yield frames that are SENT or LOST, in the order of sending."""
         return iter(tuple(self._sent.values()))
 
@@ -215,7 +215,7 @@ class Window(Generic[Content]):
         return self._is_careful
 
     @property
-    def in_doubt(self) -> list[Frame[Content]]:
+    def in_doubt(self) -> list[NumberedFrame[Content]]:
         """Return the doubtful frames that are to be sent again: LOST, or QUEUED under their numbers."""
         lost = [frame for frame in self._sent.values() if frame.state is State.LOST]
         return lost + [frame for frame in self._queue if frame.doubtful] if self._is_careful else lost
@@ -230,19 +230,19 @@ class Window(Generic[Content]):
         self._numbering.wants_anew |= found
         return found
 
-    def answered_before(self, frame: Frame[Content]) -> Sequences:
+    def answered_before(self, frame: NumberedFrame[Content]) -> Sequences:
         """Return, for the chain of each block, one above the highest number answered so far."""
         found: Sequences = self._numbering.chains(frame.cache).answered[frame.segments]
         return found
 
-    def add(self, frame: Frame[Content]) -> None:
+    def add(self, frame: NumberedFrame[Content]) -> None:
         """Put a QUEUED frame behind all others, of other windows too."""
         assert frame.state is State.QUEUED
         if not frame.place:
             frame.place = self._numbering.next_place()
         self._queue.append(frame)
 
-    def take(self) -> Frame[Content] | None:
+    def take(self) -> NumberedFrame[Content] | None:
         """Return the next frame to send, numbered; None while nothing may be sent.
 
         A chain never has more unanswered blocks than the primary remembers results of, or a block that was written could be refused
@@ -267,7 +267,7 @@ class Window(Generic[Content]):
         self._sent[id(frame)] = frame
         return frame
 
-    def _number(self, frame: Frame[Content]) -> bool:
+    def _number(self, frame: NumberedFrame[Content]) -> bool:
         chains = self._numbering.chains(frame.cache)
         segments, only = frame.segments, frame.only
         if only >= 0 and not frame.doubtful:
@@ -288,7 +288,7 @@ class Window(Generic[Content]):
         chains.unanswered[segments] += 1
         return True
 
-    def _number_one(self, frame: Frame[Content], chains: Chains, segment: int) -> bool:
+    def _number_one(self, frame: NumberedFrame[Content], chains: Chains, segment: int) -> bool:
         unanswered, following = chains.unanswered.item(segment), chains.next.item(segment)
         if unanswered >= self._unanswered_max:
             return False
@@ -300,7 +300,7 @@ class Window(Generic[Content]):
         chains.unanswered[segment] = unanswered + 1
         return True
 
-    def answered(self, frame: Frame[Content]) -> None:
+    def answered(self, frame: NumberedFrame[Content]) -> None:
         """Note that the numbers of a SENT frame are used up."""
         self._leave(frame, _DONE)
         self._is_probing = False
@@ -314,7 +314,7 @@ class Window(Generic[Content]):
         if self._is_draining:
             self._settle()
 
-    def refused(self, frame: Frame[Content], *, told: Mapping[int, int] | None = None) -> None:
+    def refused(self, frame: NumberedFrame[Content], *, told: Mapping[int, int] | None = None) -> None:
         """Note that nothing of a SENT frame was written. It gets another turn, if it is `wanted` by then.
 
         `told`: by segment the last number that its primary knows, -1 for none, where it said so.
@@ -327,15 +327,15 @@ class Window(Generic[Content]):
         self._held.append(frame)
         self._end_turn(frame, told)
 
-    def doubted(self, frame: Frame[Content]) -> None:
+    def doubted(self, frame: NumberedFrame[Content]) -> None:
         """Note that nobody knows whether a SENT frame was written: it is to be sent again under its numbers, as if it had been lost."""
         frame.doubtful = True
         self.refused(frame)
 
     def refused_in_part(
         self,
-        frame: Frame[Content],
-        rest: Frame[Content],
+        frame: NumberedFrame[Content],
+        rest: NumberedFrame[Content],
         *,
         free: Blocks,
         again: Blocks,
@@ -360,7 +360,7 @@ class Window(Generic[Content]):
             self._held.append(rest)
         self._end_turn(frame, told)
 
-    def replaced(self, frame: Frame[Content], instead: Sequence[Frame[Content]]) -> None:
+    def replaced(self, frame: NumberedFrame[Content], instead: Sequence[NumberedFrame[Content]]) -> None:
         """Note that nothing of a SENT frame, not doubtful, was written, and that other QUEUED frames take its place."""
         assert not frame.doubtful
         self._leave(frame, State.DONE)
@@ -378,7 +378,7 @@ class Window(Generic[Content]):
                 frame.change(State.LOST)
                 frame.doubtful = True
 
-    def resume(self) -> list[Frame[Content]]:
+    def resume(self) -> list[NumberedFrame[Content]]:
         """Note a new connection for the same producer, and return what must be sent on it before anything else, numbers unchanged."""
         self.is_connected = True
         again = list(self._sent.values())
@@ -386,7 +386,7 @@ class Window(Generic[Content]):
             frame.change(State.SENT)
         return again
 
-    def give_up(self, frame: Frame[Content]) -> None:
+    def give_up(self, frame: NumberedFrame[Content]) -> None:
         """Forget a LOST frame whose numbers do not matter any more (a window that numbers nothing)."""
         assert not self._numbered
         self._leave(frame, State.DONE)
@@ -396,7 +396,7 @@ class Window(Generic[Content]):
         """Whether all that a resumed producer would send again is no longer wanted: better begin anew and never write it."""
         return bool(self._sent) and not any(frame.wanted for frame in (*self._sent.values(), *self._held))
 
-    def begin_anew(self) -> list[Frame[Content]]:
+    def begin_anew(self) -> list[NumberedFrame[Content]]:
         """Note that the next connection has another producer id: chains begin at 0. Return frames whose fate stays unknown, now DONE."""
         self._requeue()
         unknown = [*self._sent.values(), *(frame for frame in self._queue if frame.doubtful)]
@@ -411,7 +411,7 @@ class Window(Generic[Content]):
         self._behind = 0
         return unknown
 
-    def withdraw(self) -> list[Frame[Content]]:
+    def withdraw(self) -> list[NumberedFrame[Content]]:
         """Give all frames back, in their order; those that were LOST are doubtful. Nothing may be on its way: see `is_quiet`."""
         assert self.is_quiet, "a frame on its way is answered here or lost"
         for frame in list(self._sent.values()):
@@ -426,13 +426,13 @@ class Window(Generic[Content]):
         self._queue.clear()
         return frames
 
-    def put_back(self, frames: Sequence[Frame[Content]]) -> None:
+    def put_back(self, frames: Sequence[NumberedFrame[Content]]) -> None:
         """Take QUEUED frames in that have a place already. Doubtful ones bring their numbers."""
         assert all(frame.state is State.QUEUED for frame in frames)
         self._is_careful |= any(frame.doubtful for frame in frames)
         self._queue = deque(sorted((*self._queue, *frames), key=lambda frame: frame.place))
 
-    def _leave(self, frame: Frame[Content], state: State) -> None:
+    def _leave(self, frame: NumberedFrame[Content], state: State) -> None:
         frame.change(state)
         del self._sent[id(frame)]
         if self._numbered:
@@ -454,7 +454,7 @@ class Window(Generic[Content]):
         freed = self._freed.setdefault(cache, np.full(self._numbering.segments, SEQUENCE_MAX, np.int64))
         freed[segments] = np.minimum(freed[segments], sequences)
 
-    def _end_turn(self, frame: Frame[Content], told: Mapping[int, int] | None) -> None:
+    def _end_turn(self, frame: NumberedFrame[Content], told: Mapping[int, int] | None) -> None:
         for segment, last in (told or {}).items():
             self._told[frame.cache, segment] = last
         self._settle()
@@ -490,7 +490,7 @@ class Window(Generic[Content]):
 
 
 @dataclass(slots=True, kw_only=True)
-class Verdict:
+class Refusals:
     """Of the refused blocks of a frame, by index. `unnumbered`: their numbers are free, because nothing was logged under them.
 
     Every block `again` is unnumbered; a failed one may be. `told` and `is_behind` are what `Window.refused_in_part` wants: of segments
@@ -504,12 +504,12 @@ class Verdict:
     is_behind: bool = False
 
 
-def judge(refusals: Mapping[int, EventLogError], *, sequences: Numbers, answered: Numbers, doubtful: bool) -> Verdict:
+def judge(refusals: Mapping[int, EventLogError], *, sequences: Numbers, answered: Numbers, doubtful: bool) -> Refusals:
     """Return what became of refused blocks. `doubtful`: the frame was sent before, and that sending was never answered.
 
     `sequences` are the numbers of the frame's blocks, `answered` one above the highest answered so far in the chain of each.
     """
-    verdict = Verdict()
+    verdict = Refusals()
     for block, error in sorted(refusals.items()):
         if isinstance(error, SequenceGap) and int(sequences[block]) <= error.last:
             # Numbers are dense, so this one was taken, by this very block; only its result is forgotten.

@@ -109,7 +109,7 @@ def read_avro(text: str, others: Iterable["AvroTypes"] = ()) -> AvroTypes:
     """
     given = read_schema_json(text, what="an Avro schema")
     known = {name: named for other in others for name, named in other.named.items()}
-    reading = _Reading(known)
+    reading = _SchemaReading(known)
     root, flat = reading.type(given, space="", at="schema")
     reading.check_defaults()
     own = {name: named for name, named in reading.named.items() if name not in known}
@@ -120,7 +120,7 @@ def _written(tree: Any) -> str:
     return json.dumps(tree, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
 
 
-class _Reading:
+class _SchemaReading:
     """Reads the JSON of one schema. A type is returned with its JSON, in which types with a name are that."""
 
     def __init__(self, known: Mapping[str, Named]) -> None:

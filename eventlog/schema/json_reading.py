@@ -25,7 +25,7 @@ from math import inf
 from typing import Any
 
 from eventlog.limits import SCHEMA_DEPTH_MAX, SCHEMA_STEPS_MAX
-from eventlog.schema.json_types import JsonTypes, Node
+from eventlog.schema.json_types import JsonTypes, SchemaNode
 
 _KINDS = frozenset({"null", "boolean", "object", "array", "string", "integer", "fraction"})
 _NUMBERS = frozenset({"integer", "fraction"})
@@ -82,9 +82,9 @@ class _All:
     `listed` are the only possible values by their text, None where any is possible.
     """
 
-    bases: tuple[Node, ...] = ()
-    sums: tuple[tuple[Node, ...], ...] = ()
-    nots: tuple[Node, ...] = ()
+    bases: tuple[SchemaNode, ...] = ()
+    sums: tuple[tuple[SchemaNode, ...], ...] = ()
+    nots: tuple[SchemaNode, ...] = ()
     kinds: frozenset[str] = _KINDS
     listed: Mapping[str, Any] | None = None
 
@@ -131,7 +131,7 @@ class _Comparison:
         self._open: set[tuple[frozenset[int], int]] = set()
         self._texts: dict[int, str] = {}
 
-    def why(self, writers: Iterable[Node], reader: Node, at: str) -> str:
+    def why(self, writers: Iterable[SchemaNode], reader: SchemaNode, at: str) -> str:
         """Say why not; at a place that is being looked at already the answer is that of all else there (schemas are recursive)."""
         written = _All()
         writers = list(writers)
@@ -164,7 +164,7 @@ class _Comparison:
             found = self._texts[id(tree)] = _text(tree)
         return found
 
-    def _parts(self, node: Node) -> _All:
+    def _parts(self, node: SchemaNode) -> _All:
         """Return a schema as what has to hold together; what it refers to included."""
         tree = node.tree
         if isinstance(tree, bool):
@@ -181,7 +181,7 @@ class _Comparison:
         nots = (node.below(tree["not"]),) if "not" in tree else ()
         return found & _All(bases=(node,), sums=sums, nots=nots, kinds=_kinds(tree), listed=_listed(node))
 
-    def _why(self, written: _All, reader: Node, at: str) -> str:
+    def _why(self, written: _All, reader: SchemaNode, at: str) -> str:
         if not written.kinds:
             return ""
         read = self._parts(reader)
@@ -198,7 +198,7 @@ class _Comparison:
                 return f"{at}: `not` refuses what may have been written"
         return ""
 
-    def _divided(self, written: _All, base: Node, at: str) -> str:
+    def _divided(self, written: _All, base: SchemaNode, at: str) -> str:
         """Compare with a base: as a whole, and where that fails branch by branch of what was written."""
         if not written.kinds:
             return ""
@@ -210,7 +210,7 @@ class _Comparison:
             return next(filter(None, whys), "")
         return why
 
-    def _of_sum(self, written: _All, branches: Sequence[Node], at: str) -> str:
+    def _of_sum(self, written: _All, branches: Sequence[SchemaNode], at: str) -> str:
         """Compare with branches one of which has to take a value: all values by one, or each part of them by one of its own."""
         self.spend(1 + len(written.listed or ()))
         if not written.kinds or any(not self._why(written, branch, at) for branch in branches):
@@ -224,7 +224,7 @@ class _Comparison:
             return f"{at}: no branch of `anyOf` or `oneOf` takes what may have been written"
         return next(filter(None, (self._of_sum(part, branches, at) for part in parts)), "")
 
-    def _excludes(self, written: _All, refused: Node, at: str) -> bool:
+    def _excludes(self, written: _All, refused: SchemaNode, at: str) -> bool:
         """Whether no value that was written is one of `refused`, as far as types and the writer's own `not` tell."""
         parts = self._parts(refused)
         if not (parts & written).kinds:
@@ -241,7 +241,7 @@ class _Comparison:
 class _Bases:
     """What was written, against the keywords of one object of the reader's."""
 
-    def __init__(self, comparison: _Comparison, written: _All, base: Node, at: str) -> None:
+    def __init__(self, comparison: _Comparison, written: _All, base: SchemaNode, at: str) -> None:
         self._comparison = comparison
         self._written = written
         self._node = base
@@ -366,7 +366,7 @@ class _Bases:
                     return why
         return ""
 
-    def _wanted(self, name: str) -> Iterator[tuple[Node, dict[str, bool]]]:
+    def _wanted(self, name: str) -> Iterator[tuple[SchemaNode, dict[str, bool]]]:
         """Yield what the reader's object may say of a property, and of which patterns it is taken for granted then whether they match."""
         named = self._read.get("properties", {})
         patterns = self._read.get("patternProperties", {})
@@ -391,7 +391,7 @@ class _Bases:
         given = [_others(base, without=patterns) for base in self._written.bases]
         return self._all_of(given, self._node.below(self._read["additionalProperties"]), f"{self._at}/additionalProperties")
 
-    def _all_of(self, given: Iterable[list[list[Node]]], wanted: Node, at: str) -> str:
+    def _all_of(self, given: Iterable[list[list[SchemaNode]]], wanted: SchemaNode, at: str) -> str:
         """Compare whichever may hold of what each of the writer's bases says."""
         whys = (self._comparison.why(chain.from_iterable(chosen), wanted, at) for chosen in product(*given))
         return next(filter(None, whys), "")
@@ -416,7 +416,7 @@ class _Bases:
 # ---------------------------------------------------------------- what a keyword says
 
 
-def _unknown(node: Node, known: frozenset[str]) -> Iterator[str]:
+def _unknown(node: SchemaNode, known: frozenset[str]) -> Iterator[str]:
     """Yield keywords of which nobody here knows what they mean, in this draft or at all."""
     for keyword in node.tree:
         first, last = _DRAFTS_OF.get(keyword, (0, 2020))
@@ -461,7 +461,7 @@ def _text(value: Any) -> str:
     return json.dumps(plain(value), sort_keys=True)
 
 
-def _listed(node: Node) -> dict[str, Any] | None:
+def _listed(node: SchemaNode) -> dict[str, Any] | None:
     """Return the values that `enum` and `const` leave by their texts, None where there is neither."""
     tree = node.tree
     found = {_text(value): value for value in tree["enum"]} if "enum" in tree else None
@@ -491,7 +491,7 @@ def _exact(number: float) -> Fraction:
     return Fraction(str(number))
 
 
-def _items_of(node: Node) -> tuple[list[Node], Node | None]:
+def _items_of(node: SchemaNode) -> tuple[list[SchemaNode], SchemaNode | None]:
     """Return what is said of the first items, one by one, and of the rest."""
     tree = node.tree
     items = tree.get("items")
@@ -506,7 +506,7 @@ def _is_closed(tree: dict[str, Any]) -> bool:
     return tree.get("additionalProperties") is False and not tree.get("patternProperties")
 
 
-def _given(base: Node, name: str, *, taken: Mapping[str, bool]) -> list[list[Node]]:
+def _given(base: SchemaNode, name: str, *, taken: Mapping[str, bool]) -> list[list[SchemaNode]]:
     """Return what the writer's object says of a property, or each of what it may say. Whether patterns in `taken` match is known."""
     tree = base.tree
     matching = {pattern: taken.get(pattern, _matches(pattern, name)) for pattern in tree.get("patternProperties", ())}
@@ -515,14 +515,14 @@ def _given(base: Node, name: str, *, taken: Mapping[str, bool]) -> list[list[Nod
     return [certain] if certain else _others(base, without=[pattern for pattern, found in matching.items() if found is False])
 
 
-def _others(base: Node, *, without: Container[str] = ()) -> list[list[Node]]:
+def _others(base: SchemaNode, *, without: Container[str] = ()) -> list[list[SchemaNode]]:
     """Return what the writer's object may say of a property that it does not name: what stands under a pattern, or for all others."""
     tree = base.tree
     perhaps = [[base.below(inner)] for pattern, inner in tree.get("patternProperties", {}).items() if pattern not in without]
     return [*perhaps, [base.below(tree["additionalProperties"])] if "additionalProperties" in tree else []]
 
 
-def _of_pattern(base: Node, pattern: str) -> list[list[Node]]:
+def _of_pattern(base: SchemaNode, pattern: str) -> list[list[SchemaNode]]:
     patterns = base.tree.get("patternProperties", {})
     return [[base.below(patterns[pattern])]] if pattern in patterns else _others(base)
 
@@ -543,9 +543,9 @@ def _matches(pattern: str, name: str) -> bool | None:
     return name.startswith(middle) if starts else name.endswith(middle) if ends else middle in name
 
 
-def _dependent(node: Node) -> dict[str, tuple[list[str], Node | None]]:
+def _dependent(node: SchemaNode) -> dict[str, tuple[list[str], SchemaNode | None]]:
     """Return the names and the schema that a property asks for when it is there."""
-    found: dict[str, tuple[list[str], Node | None]] = {}
+    found: dict[str, tuple[list[str], SchemaNode | None]] = {}
     tree = node.tree
     for keyword in ("dependencies", "dependentRequired", "dependentSchemas"):
         for name, wanted in tree.get(keyword, {}).items():

@@ -90,7 +90,7 @@ class JsonTypes:
     normal: str
     draft: int
     checked: dict[int, Any] = field(default_factory=dict, repr=False)
-    targets: dict[int, "Node"] = field(default_factory=dict, repr=False)
+    targets: dict[int, "SchemaNode"] = field(default_factory=dict, repr=False)
 
     @property
     def counts_beside_ref(self) -> bool:
@@ -98,24 +98,24 @@ class JsonTypes:
         return self.draft >= 2019
 
     @property
-    def top(self) -> "Node":
+    def top(self) -> "SchemaNode":
         """The schema as a node."""
-        return Node(tree=self.root, home=self)
+        return SchemaNode(tree=self.root, home=self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Node:
+class SchemaNode:
     """A schema within a document: an object, or true or false."""
 
     tree: Any
     home: JsonTypes
 
-    def below(self, tree: Any) -> "Node":
+    def below(self, tree: Any) -> "SchemaNode":
         """Return a part of this one."""
-        return Node(tree=tree, home=self.home)
+        return SchemaNode(tree=tree, home=self.home)
 
     @property
-    def target(self) -> "Node | None":
+    def target(self) -> "SchemaNode | None":
         """Where its `$ref` leads."""
         return self.home.targets.get(id(self.tree))
 
@@ -180,7 +180,7 @@ class _Checking:
         if "$ref" in tree:
             self._refs.append((tree, at))
 
-    def _target(self, ref: str, at: str) -> Node:
+    def _target(self, ref: str, at: str) -> SchemaNode:
         name, _, fragment = ref.partition("#")
         home = self._types
         own = home.root.get(self._id, "") if isinstance(home.root, dict) else ""
@@ -192,7 +192,7 @@ class _Checking:
         if fragment and not fragment.startswith("/"):
             if home is not self._types or fragment not in self._anchors:
                 raise _wrong(at, f"there is no anchor {fragment[:200]!r}")
-            return Node(tree=self._anchors[fragment], home=home)
+            return SchemaNode(tree=self._anchors[fragment], home=home)
         tree = _pointed(home.root, fragment)
         if not isinstance(tree, dict | bool):
             raise _wrong(at, f"{ref[:200]!r} leads to no schema")
@@ -200,7 +200,7 @@ class _Checking:
             self._check_below(tree, f"#{fragment}")
         elif isinstance(tree, dict) and id(tree) not in home.checked:
             raise _wrong(at, f"{ref[:200]!r} leads to what is no schema there")
-        return Node(tree=tree, home=home)
+        return SchemaNode(tree=tree, home=home)
 
     def _refuse_loops(self) -> None:
         """Refuse a schema that says of a value only that it is of that schema: nothing could be decided of it."""

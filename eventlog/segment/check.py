@@ -22,7 +22,7 @@ _PUTS = (Kind.CREATED, Kind.MODIFIED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class Flaw:
     """Something that is not as it must be."""
 
     segment: int | None
@@ -45,7 +45,7 @@ class Checked:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Bounds:
+class _WholeUpto:
     """Up to where the state of a cache in a segment is whole, where the log ends, and after which id it begins."""
 
     mark: int
@@ -63,15 +63,15 @@ class _Walk:
     newest: dict[bytes, tuple[int, int]] = field(default_factory=dict)  # key -> id, kind
 
 
-def check(store: Store, *, keyed: Collection[int], checked: Checked | None = None) -> Iterator[Finding]:
+def check(store: Store, *, keyed: Collection[int], checked: Checked | None = None) -> Iterator[Flaw]:
     """Yield everything wrong in a store that nobody writes to. `keyed` are the caches with state."""
     try:
         recovery = recover(store, keyed=keyed)
     except EventLogError as error:
-        yield Finding(segment=None, cache=None, why=str(error))
+        yield Flaw(segment=None, cache=None, why=str(error))
         return
     for refusal in recovery.refusals:
-        yield Finding(segment=None, cache=None, why=str(refusal))
+        yield Flaw(segment=None, cache=None, why=str(refusal))
     for segment in range(store.segments):
         own = _SegmentCheck(
             store=store,
@@ -84,7 +84,7 @@ def check(store: Store, *, keyed: Collection[int], checked: Checked | None = Non
         try:
             yield from own.findings()
         except EventLogError as error:  # the engine met a damaged file: what follows in this segment cannot be reached
-            yield Finding(segment=segment, cache=None, why=str(error))
+            yield Flaw(segment=segment, cache=None, why=str(error))
 
 
 @dataclass(slots=True, kw_only=True)
@@ -98,16 +98,16 @@ class _SegmentCheck:
     walks: dict[int, _Walk] = field(default_factory=dict)
     runs: list[tuple[int, int, int]] = field(default_factory=list)  # base, last id, cache
 
-    def findings(self) -> Iterator[Finding]:
+    def findings(self) -> Iterator[Flaw]:
         for key, data in _log_pairs(self.store, keys.segment_range(self.segment)):
             _, cache, base = keys.parse_log_key(key)
             for why in self._value_faults(cache, base, data):
-                yield Finding(segment=self.segment, cache=cache, why=f"value at id {base}: {why}")
+                yield Flaw(segment=self.segment, cache=cache, why=f"value at id {base}: {why}")
         for cache, why in _overlaps(self.runs):
-            yield Finding(segment=self.segment, cache=cache, why=why)
+            yield Flaw(segment=self.segment, cache=cache, why=why)
         for cache in sorted(self.keyed & (set(self.walks) | set(self.recovery.caches))):
             for why in self._state_faults(cache, self._walk(cache)):
-                yield Finding(segment=self.segment, cache=cache, why=why)
+                yield Flaw(segment=self.segment, cache=cache, why=why)
 
     def _walk(self, cache: int) -> _Walk:
         if cache not in self.walks:
@@ -162,9 +162,9 @@ class _SegmentCheck:
         for own in sorted(deadlines):
             yield f"entry {own!r} has a lifespan and nothing that ends it"
 
-    def _bounds(self, cache: int) -> _Bounds:
+    def _bounds(self, cache: int) -> _WholeUpto:
         tail = self.recovery.caches.get(cache)
-        return _Bounds(
+        return _WholeUpto(
             mark=int(self.recovery.marks[self.segment]),
             end=int(self.recovery.ends.ids[self.segment]),
             trimmed=int(tail.trimmed_ids[self.segment]) if tail else 0,
@@ -209,7 +209,7 @@ def _overlaps(runs: list[tuple[int, int, int]]) -> Iterator[tuple[int, str]]:
             reached, owner = last, cache
 
 
-def _entry_fault(version: int, newest: tuple[int, int] | None, bounds: _Bounds) -> str | None:
+def _entry_fault(version: int, newest: tuple[int, int] | None, bounds: _WholeUpto) -> str | None:
     if version > bounds.end:
         return f"the log ends at {bounds.end}"
     if newest is None:

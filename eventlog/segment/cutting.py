@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from eventlog.batch.layout import read_head
 from eventlog.ids import ID_MAX
 from eventlog.segment import keys
-from eventlog.segment.port import LogEnds, Pair, Range, Store
+from eventlog.segment.port import Pair, Range, Store, StoreEnds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +29,7 @@ class CutPlan:
         return not (self.log_ranges or self.meta_ranges or self.meta)
 
 
-def plan_cuts(store: Store, cuts: Sequence[tuple[int, int]], *, ends: LogEnds) -> CutPlan:
+def plan_cuts(store: Store, cuts: Sequence[tuple[int, int]], *, ends: StoreEnds) -> CutPlan:
     """Return how to cut segments, given as (segment, upto), whose logs end at `ends` now.
 
     A stored value with ids on both sides of a cut goes whole: it cannot be in the primary's log, or it would not be cut.
@@ -96,7 +96,7 @@ def _gone_ids(store: Store) -> dict[int, list[int]]:
     return found
 
 
-def delete_segments(store: Store, segments: Sequence[int], caches: Iterable[int], ends: LogEnds, *, reached: int = 0) -> None:
+def delete_segments(store: Store, segments: Sequence[int], caches: Iterable[int], ends: StoreEnds, *, reached: int = 0) -> None:
     """Delete log, state and rows of `segments`; `ends`, in which they are empty, are beside the log before anything goes.
 
     Their logs had got to `reached`, which is remembered: others know that this directory had it.
@@ -114,7 +114,7 @@ def delete_segments(store: Store, segments: Sequence[int], caches: Iterable[int]
     store.drop(ranges, ranges, meta, meta=rows, ends=ends)
 
 
-def drop_partial(store: Store, caches: Iterable[int], *, ends: LogEnds | None = None) -> list[int]:
+def drop_partial(store: Store, caches: Iterable[int], *, ends: StoreEnds | None = None) -> list[int]:
     """Delete, at a start, what is there of segments that were being deleted or copied; return them. `ends`: if not those of the opening.
 
     Their marks go to 0 and the state to the disk, before the row goes that would have them deleted again.
@@ -122,7 +122,7 @@ def drop_partial(store: Store, caches: Iterable[int], *, ends: LogEnds | None = 
     segments = [keys.decode_partial(pair) for pair in store.read_meta(*keys.partial_range())]
     if segments:
         found = ends or store.ends
-        ends = LogEnds(ids=found.ids.copy(), epochs=found.epochs.copy())
+        ends = StoreEnds(ids=found.ids.copy(), epochs=found.epochs.copy())
         ends.ids[segments] = ends.epochs[segments] = 0
         delete_segments(store, segments, caches, ends)
         marks, epochs = keys.decode_marks(store.get_many(keys.applied_keys(store.segments)), store.segments)

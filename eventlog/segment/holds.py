@@ -10,7 +10,7 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from eventlog.ids import ID_MAX, id_before, time_of
-from eventlog.segment.retention import CacheLog, Head, Limits, Mark, Step
+from eventlog.segment.retention import CacheLog, OwnStep, RetentionLimits, Step, StoredHead
 
 _BY_ID = attrgetter("id")
 STEPS_MAX = 64
@@ -46,9 +46,9 @@ def _up_to(log: CacheLog, id_: int) -> Step:
     return log.steps[at] if at < len(log.steps) else log.now
 
 
-def _sum(steps: Sequence[Step], id_: int | None = None) -> Mark:
+def _sum(steps: Sequence[Step], id_: int | None = None) -> OwnStep:
     highest = max((step.id for step in steps), default=0) if id_ is None else id_
-    return Mark(highest, sum(step.events for step in steps), sum(step.nbytes for step in steps))
+    return OwnStep(highest, sum(step.events for step in steps), sum(step.nbytes for step in steps))
 
 
 def fewer(steps: Sequence[Step], count: int = STEPS_MAX) -> list[Step]:
@@ -58,12 +58,12 @@ def fewer(steps: Sequence[Step], count: int = STEPS_MAX) -> list[Step]:
     return [steps[(number + 1) * len(steps) // count - 1] for number in range(count)]
 
 
-def fewer_heads(heads: Iterable[Head], count: int = HEADS_MAX) -> list[Head]:
+def fewer_heads(heads: Iterable[StoredHead], count: int = HEADS_MAX) -> list[StoredHead]:
     """Return at most `count` heads in the order of their ids, each for several stored values that end at or below it."""
     ordered = sorted(heads)
     each = -(-len(ordered) // count) or 1
     groups = [ordered[low : low + each] for low in range(0, len(ordered), each)]
-    return [Head(own[-1].last_id, sum(head.events for head in own), sum(head.nbytes for head in own)) for own in groups]
+    return [StoredHead(own[-1].last_id, sum(head.events for head in own), sum(head.nbytes for head in own)) for own in groups]
 
 
 def hold_ceiling(log: CacheLog, holds: Iterable[Hold], *, physical_ms: int) -> int:
@@ -91,7 +91,7 @@ def _cap(log: CacheLog, hold: Hold, *, physical_ms: int) -> int:
     return max(by_time, log.steps[at - 1].id if at else 0)
 
 
-def held_percent(log: CacheLog, hold: Hold, limits: Limits, *, physical_ms: int) -> int:
+def held_percent(log: CacheLog, hold: Hold, limits: RetentionLimits, *, physical_ms: int) -> int:
     """Return how much of its window a listener has used up; at 100 and above it may fall out.
 
     Its window is what it may hold back, or what the cache keeps anyway, whichever leaves it more.

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from eventlog.errors import ClientClosed, DirectoryInUse, DiskFull, Misuse, StoreFenced, WrongCluster
 from eventlog.limits import GIB
-from eventlog.segment.port import Identity, LogEnds, Pair, Range, Rows, Snapshot, StoreOptions
+from eventlog.segment.port import Identity, Pair, Range, Snapshot, StoredRows, StoreEnds, StoreOptions
 
 
 class Family:
@@ -82,7 +82,7 @@ class MemorySnapshot:
         self._rows = Family()
         self._rows.keys, self._rows.rows = state.keys.copy(), state.rows.copy()
 
-    def read(self, lower: bytes, upper: bytes, *, rows_max: int, bytes_max: int) -> Rows:
+    def read(self, lower: bytes, upper: bytes, *, rows_max: int, bytes_max: int) -> StoredRows:
         if self._store is None:
             raise ClientClosed(what="snapshot")
         self._store.check_open()
@@ -96,7 +96,7 @@ class MemorySnapshot:
             keys.append(key)
             values.append(value)
             taken += len(value)
-        return Rows(keys, values, len(keys) == len(pairs), taken)
+        return StoredRows(keys, values, len(keys) == len(pairs), taken)
 
     def close(self) -> None:
         self._store = None
@@ -112,7 +112,7 @@ class MemoryDisk:
     log: Family = field(default_factory=Family)
     state: Family = field(default_factory=Family)
     meta: Family = field(default_factory=Family)
-    ends: LogEnds
+    ends: StoreEnds
     is_open: bool = False
     stopped_cleanly: bool = True
     bytes_free: int = 1024 * GIB
@@ -162,7 +162,7 @@ class MemoryStore:
             for key, value in meta:
                 self.disk.meta.put(key, value)
 
-    def sync(self, ends: LogEnds | None = None) -> None:
+    def sync(self, ends: StoreEnds | None = None) -> None:
         self._check_writable()
         if ends is not None:
             self._check_ends(ends)
@@ -176,7 +176,7 @@ class MemoryStore:
         if ends is not None:
             self._put_ends(ends)
 
-    def write_ends(self, ends: LogEnds) -> None:
+    def write_ends(self, ends: StoreEnds) -> None:
         self._check_writable()
         self._check_ends(ends)
         self._put_ends(ends)
@@ -185,7 +185,7 @@ class MemoryStore:
     def settled(self) -> npt.NDArray[np.int64]:
         return np.zeros(self.segments, np.int64)
 
-    def settle(self, ends: LogEnds | None = None) -> None:
+    def settle(self, ends: StoreEnds | None = None) -> None:
         del ends  # looking through memory costs little
 
     def apply(self, puts: Sequence[tuple[bytes, bytes | None]]) -> None:
@@ -222,7 +222,7 @@ class MemoryStore:
         meta_ranges: Sequence[Range],
         *,
         meta: Sequence[Pair] = (),
-        ends: LogEnds | None = None,
+        ends: StoreEnds | None = None,
     ) -> None:
         self._check_writable()
         if ends is not None:
@@ -312,11 +312,11 @@ class MemoryStore:
         self.disk.is_open = False
         self.disk.stopped_cleanly = True
 
-    def _check_ends(self, ends: LogEnds) -> None:
+    def _check_ends(self, ends: StoreEnds) -> None:
         if len(ends.ids) != self.segments or len(ends.epochs) != self.segments:
             raise Misuse(why=f"ends of {len(ends.ids)} segments, the store has {self.segments}")
 
-    def _put_ends(self, ends: LogEnds) -> None:
+    def _put_ends(self, ends: StoreEnds) -> None:
         self.disk.ends = replace(ends, ids=ends.ids.copy(), epochs=ends.epochs.copy(), generation=self.disk.ends.generation + 1)
 
     def check_open(self) -> None:
@@ -335,4 +335,4 @@ class MemoryStore:
 def open_store(path: str, *, segments: int, options: StoreOptions | None = None) -> MemoryStore:
     """Return an empty store; `path` is not looked at. What is written lasts as long as the store's `disk`."""
     del path
-    return MemoryStore(MemoryDisk(segments=segments, ends=LogEnds.empty(segments)), options)
+    return MemoryStore(MemoryDisk(segments=segments, ends=StoreEnds.empty(segments)), options)

@@ -29,7 +29,7 @@ Put = tuple[bytes, bytes | None]  # of the state: None removes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class LogEnds:
+class StoreEnds:
     """The last id in the log of each segment over all caches, and its epoch; 0 where there is none.
 
     `generation` is counted by the store, one up with every write of the side file; what a caller passes is ignored.
@@ -40,9 +40,9 @@ class LogEnds:
     generation: int = 0
 
     @staticmethod
-    def empty(segments: int) -> "LogEnds":
+    def empty(segments: int) -> "StoreEnds":
         """Return the ends of empty logs."""
-        return LogEnds(ids=np.zeros(segments, np.int64), epochs=np.zeros(segments, np.uint32))
+        return StoreEnds(ids=np.zeros(segments, np.int64), epochs=np.zeros(segments, np.uint32))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +74,7 @@ class StoreOptions:
     stall_ms_max: int = 30_000
 
 
-class Rows(NamedTuple):
+class StoredRows(NamedTuple):
     """Keys and values of a range, item by item; `is_end`: nothing of the range comes after them; `nbytes`: those of the values."""
 
     keys: list[bytes]
@@ -90,7 +90,7 @@ class Snapshot(Protocol):
     memory (`Store.pinned_bytes`). The store closes those that are left when it closes itself.
     """
 
-    def read(self, lower: bytes, upper: bytes, *, rows_max: int, bytes_max: int) -> Rows:
+    def read(self, lower: bytes, upper: bytes, *, rows_max: int, bytes_max: int) -> StoredRows:
         """Return rows in key order; stops after the one that brings their number or the bytes of their values to its bound.
 
         Raises:
@@ -118,7 +118,7 @@ class Store(Protocol):
         ...
 
     @property
-    def ends(self) -> LogEnds:
+    def ends(self) -> StoreEnds:
         """The log ends that stood beside the log when it was opened; zeros in a new store. The log must reach them."""
         ...
 
@@ -150,7 +150,7 @@ class Store(Protocol):
         """
         ...
 
-    def sync(self, ends: LogEnds | None = None) -> None:
+    def sync(self, ends: StoreEnds | None = None) -> None:
         """Make everything appended so far durable, then write `ends` beside the log, if given. Releases the GIL while it waits.
 
         Raises:
@@ -158,7 +158,7 @@ class Store(Protocol):
         """
         ...
 
-    def write_ends(self, ends: LogEnds) -> None:
+    def write_ends(self, ends: StoreEnds) -> None:
         """Write beside the log how far it is durable by now, not durably: an older copy only weakens the check of the next opening.
 
         Raises:
@@ -166,7 +166,7 @@ class Store(Protocol):
         """
         ...
 
-    def settle(self, ends: LogEnds | None = None) -> None:
+    def settle(self, ends: StoreEnds | None = None) -> None:
         """Note beside the log how much of it the next opening need not look through. Seldom more than a look; from any thread.
 
         The first call after the opening says with `ends` up to where the log was found whole. Without it nothing is noted.
@@ -208,7 +208,7 @@ class Store(Protocol):
         meta_ranges: Sequence[Range],
         *,
         meta: Sequence[Pair] = (),
-        ends: LogEnds | None = None,
+        ends: StoreEnds | None = None,
     ) -> None:
         """Delete ranges of all families, put `meta`; durable for log and meta when it returns, for state with `flush_state`.
 

@@ -24,7 +24,7 @@ from eventlog.errors import CorruptData, LostDisk, UnsupportedFormat
 from eventlog.ids import ID_MAX, ID_STEP
 from eventlog.limits import MIB
 from eventlog.segment import keys
-from eventlog.segment.port import LogEnds, Pair, Range, Store
+from eventlog.segment.port import Pair, Range, Store, StoreEnds
 from eventlog.segment.walking import check_sum
 
 Refusal = CorruptData | LostDisk | UnsupportedFormat
@@ -88,7 +88,7 @@ class KeptEnd(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class Recovered:
     """The answers of a store that was just opened."""
 
     segments: int
@@ -96,7 +96,7 @@ class Found:
     trims: Sequence[TrimRow] = ()
     epochs: Sequence[EpochRow] = ()
     kept_ends: Sequence[KeptEnd] = ()
-    beside: LogEnds
+    beside: StoreEnds
     marks: Ints
     mark_epochs: npt.NDArray[np.uint32]
     left: int = 0  # the highest end of logs that were given away
@@ -123,7 +123,7 @@ class Recovery:
     log, dropped ones whose ranges are still there included.
     """
 
-    ends: LogEnds
+    ends: StoreEnds
     caches: dict[int, CacheTail]
     epochs: tuple[tuple[EpochRow, ...], ...]
     marks: Ints
@@ -155,7 +155,7 @@ class Recovery:
 # ---------------------------------------------------------------- reading
 
 
-def read_found(store: Store) -> Found:
+def read_found(store: Store) -> Recovered:
     """Ask the store for all that `plan_recovery` needs.
 
     Raises:
@@ -168,7 +168,7 @@ def read_found(store: Store) -> Found:
     marks, mark_epochs = keys.decode_marks(store.get_many(keys.applied_keys(store.segments)), store.segments)
     rows = map(keys.decode_trim, store.read_meta(*keys.trim_range()))
     trims = [TrimRow(segment, cache, id_, offset) for cache, segment, id_, offset in rows]
-    return Found(
+    return Recovered(
         segments=store.segments,
         last_values=last_values,
         trims=trims,
@@ -205,11 +205,11 @@ def _last_values(store: Store, segment: int, damage: list[Fault]) -> list[LastVa
 
 def _gaps(store: Store, last_values: Sequence[LastValue], trims: Sequence[TrimRow], damage: list[Fault]) -> list[Gap]:
     """Return what is missing in the logs above what has settled of them; what does not fit is added to `damage`."""
-    trimmed = {(row.segment, row.cache): Place(row.id, row.offset + 1) for row in trims}
-    above: dict[int, dict[int, Place]] = {}
+    trimmed = {(row.segment, row.cache): CachePlace(row.id, row.offset + 1) for row in trims}
+    above: dict[int, dict[int, CachePlace]] = {}
     for last in last_values:
         if last.head.last_id > store.settled[last.segment]:
-            above.setdefault(last.segment, {})[last.cache] = trimmed.get((last.segment, last.cache), Place(0, 0))
+            above.setdefault(last.segment, {})[last.cache] = trimmed.get((last.segment, last.cache), CachePlace(0, 0))
     found: list[Gap] = []
     for segment, caches in sorted(above.items()):
         look = Look(store, segment, int(store.settled[segment]), caches)
@@ -227,7 +227,7 @@ def recover(store: Store, *, keyed: Collection[int], acknowledged: int = 0) -> R
     return plan_recovery(read_found(store), keyed=keyed, acknowledged=acknowledged)
 
 
-def plan_recovery(found: Found, *, keyed: Collection[int], acknowledged: int = 0) -> Recovery:
+def plan_recovery(found: Recovered, *, keyed: Collection[int], acknowledged: int = 0) -> Recovery:
     """Return where every segment and cache stands, and what speaks against going on.
 
     `keyed` are the caches with state. `acknowledged` is an id that somebody outside this directory knows to
@@ -257,7 +257,7 @@ def plan_recovery(found: Found, *, keyed: Collection[int], acknowledged: int = 0
     )
 
 
-def _cache_tails(found: Found) -> dict[int, CacheTail]:
+def _cache_tails(found: Recovered) -> dict[int, CacheTail]:
     tails: dict[int, CacheTail] = {}
 
     def tail(cache: int) -> CacheTail:
@@ -279,14 +279,14 @@ def _cache_tails(found: Found) -> dict[int, CacheTail]:
     return tails
 
 
-def _histories(found: Found) -> tuple[tuple[EpochRow, ...], ...]:
+def _histories(found: Recovered) -> tuple[tuple[EpochRow, ...], ...]:
     rows: list[list[EpochRow]] = [[] for _ in range(found.segments)]
     for row in sorted(found.epochs):
         rows[row.segment].append(row)
     return tuple(map(tuple, rows))
 
 
-def _log_ends(found: Found, caches: dict[int, CacheTail], epochs: tuple[tuple[EpochRow, ...], ...]) -> LogEnds:
+def _log_ends(found: Recovered, caches: dict[int, CacheTail], epochs: tuple[tuple[EpochRow, ...], ...]) -> StoreEnds:
     """The end of a segment's log is the highest id that was ever in it and not cut: trimming and dropping do not lower it."""
     ids = np.zeros(found.segments, np.int64)
     for tail in caches.values():
@@ -303,10 +303,10 @@ def _log_ends(found: Found, caches: dict[int, CacheTail], epochs: tuple[tuple[Ep
     for segment, history in enumerate(epochs):
         begun = [row.epoch for row in history if row.first_id <= ids[segment]]
         numbers[segment] = of_end.get(segment, begun[-1] if begun else 0)
-    return LogEnds(ids=ids, epochs=numbers, generation=found.beside.generation)
+    return StoreEnds(ids=ids, epochs=numbers, generation=found.beside.generation)
 
 
-def _shorter_than_beside(ends: LogEnds, beside: LogEnds) -> list[Fault]:
+def _shorter_than_beside(ends: StoreEnds, beside: StoreEnds) -> list[Fault]:
     faults: list[Fault] = []
     for segment in np.flatnonzero((ends.ids < beside.ids) | (ends.epochs < beside.epochs)).tolist():
         has = f"id {ends.ids[segment]} of epoch {ends.epochs[segment]}"
@@ -315,7 +315,7 @@ def _shorter_than_beside(ends: LogEnds, beside: LogEnds) -> list[Fault]:
     return faults
 
 
-def _state_ahead(ends: LogEnds, marks: Ints) -> list[Fault]:
+def _state_ahead(ends: StoreEnds, marks: Ints) -> list[Fault]:
     faults: list[Fault] = []
     for segment in np.flatnonzero(marks > ends.ids).tolist():
         why = f"its state has events up to id {marks[segment]}, its log ends at {ends.ids[segment]}"
@@ -323,7 +323,7 @@ def _state_ahead(ends: LogEnds, marks: Ints) -> list[Fault]:
     return faults
 
 
-def _state_behind(found: Found, keyed: Collection[int]) -> list[Fault]:
+def _state_behind(found: Recovered, keyed: Collection[int]) -> list[Fault]:
     """Events between the mark and the trimmed id are in neither the state nor the log."""
     faults: list[Fault] = []
     for row in found.trims:
@@ -333,7 +333,7 @@ def _state_behind(found: Found, keyed: Collection[int]) -> list[Fault]:
     return faults
 
 
-def _epochs_missing(found: Found, epochs: tuple[tuple[EpochRow, ...], ...]) -> list[Fault]:
+def _epochs_missing(found: Recovered, epochs: tuple[tuple[EpochRow, ...], ...]) -> list[Fault]:
     """An epoch's row is written with its first value: a value of an epoch without a row tells of lost meta rows."""
     faults: list[Fault] = []
     known = [{row.epoch for row in history} for history in epochs]  # one more with each start
@@ -355,7 +355,7 @@ _READ_BYTES = 8 * MIB
 _KEY = np.dtype([("segment", ">u2"), ("cache", ">u4"), ("base", ">u8")])
 
 
-class Place(NamedTuple):
+class CachePlace(NamedTuple):
     """Where a cache stands in a segment: the last id, the next offset, the epoch."""
 
     id: int
@@ -374,7 +374,7 @@ class Look:
     store: Store
     segment: int
     after: int
-    places: dict[int, Place]
+    places: dict[int, CachePlace]
     gaps: list[Gap] = field(default_factory=list)
     strange: list[tuple[int, str]] = field(default_factory=list)
 
@@ -388,14 +388,14 @@ class Look:
             for cache, pairs in self._runs(ranges):
                 self._take(cache, pairs)
 
-    def _before(self, cache: int, trimmed: Place) -> Place:
+    def _before(self, cache: int, trimmed: CachePlace) -> CachePlace:
         """Return where a cache stands at the id `after`."""
         lower, _ = keys.cache_range(self.segment, cache)
         pair = self.store.last_log(lower, keys.log_key(self.segment, cache, self.after + 1)) if self.after > trimmed.id else None
         if pair is None:
             return trimmed
         head = read_head(pair[1], where=f"segment {self.segment}, cache {cache}")
-        return Place(head.last_id, head.first_offset + head.count, head.epoch)
+        return CachePlace(head.last_id, head.first_offset + head.count, head.epoch)
 
     def _runs(self, ranges: list[Range]) -> Iterator[tuple[int, Sequence[Pair]]]:
         """Yield the values of ranges in the order of their keys, of one cache at a time."""
@@ -413,7 +413,7 @@ class Look:
         bases = np.frombuffer(b"".join([key for key, _ in pairs]), _KEY)["base"].astype(np.int64)
         counts, offsets, epochs = (heads[name].astype(np.int64) for name in ("count", "first_offset", "epoch"))
         last_ids = bases + (np.maximum(counts, 1) - 1) * ID_STEP
-        self.places[cache] = Place(int(last_ids[-1]), int(offsets[-1] + counts[-1]), int(epochs[-1]))
+        self.places[cache] = CachePlace(int(last_ids[-1]), int(offsets[-1] + counts[-1]), int(epochs[-1]))
         ids, due = np.concatenate(([before.id], last_ids[:-1])), np.concatenate(([before.offset], (offsets + counts)[:-1]))
         wrong = (offsets != due) | (heads["base"].astype(np.int64) != bases) | (bases <= ids)
         wrong |= epochs < np.concatenate(([before.epoch], epochs[:-1]))

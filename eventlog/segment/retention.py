@@ -37,7 +37,7 @@ class Step(Protocol):
     def nbytes(self) -> int: ...
 
 
-class Mark(NamedTuple):
+class OwnStep(NamedTuple):
     """A `Step` of our own."""
 
     id: int
@@ -45,7 +45,7 @@ class Mark(NamedTuple):
     nbytes: int
 
 
-class Head(NamedTuple):
+class StoredHead(NamedTuple):
     """What a stored value's header and size say."""
 
     last_id: int
@@ -54,7 +54,7 @@ class Head(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class RetentionLimits:
     """What a cache keeps; 0 is no limit. `nothing`: no events at all, the log is only there to redo the state."""
 
     time_ms: int = 0
@@ -77,7 +77,9 @@ class CacheLog:
     now: Step
 
 
-Look = tuple[Limits, int, int, int]  # limits, events where there are too many, the highest id that may go, tenths of the limit on time
+Look = tuple[
+    RetentionLimits, int, int, int
+]  # limits, events where there are too many, the highest id that may go, tenths of the limit on time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +97,7 @@ class Rule:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class TrimPlan:
     """Remove what lies at or below `cut.id`, which is `trimmed.id` or less where nothing is to be done.
 
     `window` is `(above, upto]`: a better cut lies in there, `refine` finds it; None where this one will do.
@@ -133,7 +135,7 @@ class Plan:
         return f"cache {self.cache}: remove {self.events} events ({self.nbytes} bytes) up to id {self.cut.id}{finer}; {kept}"
 
 
-def plan_retention(cache: int, log: CacheLog, limits: Limits, *, physical_ms: int, ceiling: int) -> Plan:
+def plan_retention(cache: int, log: CacheLog, limits: RetentionLimits, *, physical_ms: int, ceiling: int) -> TrimPlan:
     """Return the coarse plan. `ceiling`: the highest id that may go at all, see `flushed_ceiling`; holds lower it further."""
     rule = Rule(
         ceiling=ceiling,
@@ -142,16 +144,16 @@ def plan_retention(cache: int, log: CacheLog, limits: Limits, *, physical_ms: in
         nbytes_max=log.now.nbytes - limits.nbytes if 0 < limits.nbytes < log.now.nbytes else _NEVER,
     )
     if rule.lets_go(log.now):
-        return Plan(cache=cache, rule=rule, trimmed=log.trimmed, cut=log.now, now=log.now, top=log.now)
+        return TrimPlan(cache=cache, rule=rule, trimmed=log.trimmed, cut=log.now, now=log.now, top=log.now)
     cut, top = _around(log, rule)
-    plan = Plan(cache=cache, rule=rule, trimmed=log.trimmed, cut=cut, now=log.now, top=top)
+    plan = TrimPlan(cache=cache, rule=rule, trimmed=log.trimmed, cut=cut, now=log.now, top=top)
     low = max(cut.id, log.trimmed.id)
     if low < top.id and low < ceiling and _leaves_too_much(plan, limits, physical_ms=physical_ms):
         return replace(plan, window=(low, min(top.id, ceiling)))
     return plan
 
 
-def refine(plan: Plan, heads: Iterable[Head]) -> Plan:
+def refine(plan: TrimPlan, heads: Iterable[StoredHead]) -> TrimPlan:
     """Return the plan with the best cut among the stored values above the coarse one.
 
     `heads` are those of all values that begin in `(plan.window[0], plan.top.id]`, in any order. What goes on above the top counts as none
@@ -159,7 +161,7 @@ def refine(plan: Plan, heads: Iterable[Head]) -> Plan:
     """
     events, nbytes = plan.top.events, plan.top.nbytes
     for head in sorted((head for head in heads if head.last_id <= plan.top.id), reverse=True):
-        value = Mark(head.last_id, events, nbytes)
+        value = OwnStep(head.last_id, events, nbytes)
         if plan.rule.lets_go(value):
             return replace(plan, cut=value, window=None)
         events -= head.events
@@ -167,7 +169,7 @@ def refine(plan: Plan, heads: Iterable[Head]) -> Plan:
     return replace(plan, window=None)
 
 
-def closer_look(plan: Plan, limits: Limits, *, physical_ms: int) -> Look | None:
+def closer_look(plan: TrimPlan, limits: RetentionLimits, *, physical_ms: int) -> Look | None:
     """Return what the stored values in the plan's window are read for, None without a window.
 
     As long as it is the same, reading them again finds nothing: nothing was written to a cache that has too much, nothing that was held
@@ -206,18 +208,18 @@ def _around(log: CacheLog, rule: Rule) -> tuple[Step, Step]:
         bisect_right(steps, rule.nbytes_max, key=attrgetter("nbytes")),
     )
     reach = min(reach, bisect_right(steps, rule.ceiling, key=attrgetter("id")))
-    cut: Step = steps[reach - 1] if reach else Mark(0, 0, 0)
+    cut: Step = steps[reach - 1] if reach else OwnStep(0, 0, 0)
     return cut, steps[reach] if reach < len(steps) else log.now
 
 
-def _leaves_too_much(plan: Plan, limits: Limits, *, physical_ms: int) -> bool:
+def _leaves_too_much(plan: TrimPlan, limits: RetentionLimits, *, physical_ms: int) -> bool:
     if limits.nothing or _counts_too_much(plan, limits):
         return True
     left = max(plan.cut, plan.trimmed, key=attrgetter("id"))
     return bool(limits.time_ms) and (physical_ms - time_of(left.id)) * _SLACK > limits.time_ms * (_SLACK + 1)
 
 
-def _counts_too_much(plan: Plan, limits: Limits) -> bool:
+def _counts_too_much(plan: TrimPlan, limits: RetentionLimits) -> bool:
     left = max(plan.cut, plan.trimmed, key=attrgetter("id"))
     if limits.events and (plan.now.events - left.events) * _SLACK > limits.events * (_SLACK + 1):
         return True

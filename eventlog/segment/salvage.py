@@ -13,7 +13,7 @@ from eventlog.batch.layout import checked_head
 from eventlog.errors import CorruptData
 from eventlog.segment import keys
 from eventlog.segment.cutting import delete_segments, drop_partial
-from eventlog.segment.port import LogEnds, Range, Store
+from eventlog.segment.port import Range, Store, StoreEnds
 from eventlog.segment.recovery import Gap, Recovery, plan_recovery, read_found, recover
 
 CUT_MAX = 1_000  # damaged values at the end of a log; where there are more, nothing of it can be trusted
@@ -48,7 +48,7 @@ def cut_faulty(store: Store, *, keyed: Collection[int]) -> list[int]:
 
 def _as_it_is(store: Store, keyed: Collection[int]) -> Recovery:
     """Return the recovery of what is there, whatever the logs had reached."""
-    return plan_recovery(replace(read_found(store), beside=LogEnds.empty(store.segments)), keyed=keyed)
+    return plan_recovery(replace(read_found(store), beside=StoreEnds.empty(store.segments)), keyed=keyed)
 
 
 def _damaged_ends(store: Store, segment: int) -> list[Range]:
@@ -96,7 +96,7 @@ def _move_marks(store: Store, recovery: Recovery, keyed: Collection[int]) -> Non
 def _drop(store: Store, segments: Sequence[int], recovery: Recovery, keyed: Collection[int]) -> None:
     """Delete segments as one deletes what was copied half: the marks are durable before the row that asks for it goes."""
     if segments:
-        ends = LogEnds(ids=recovery.ends.ids.copy(), epochs=recovery.ends.epochs.copy())
+        ends = StoreEnds(ids=recovery.ends.ids.copy(), epochs=recovery.ends.epochs.copy())
         ends.ids[list(segments)] = ends.epochs[list(segments)] = 0
         caches = {*recovery.caches, *keyed}
         delete_segments(store, segments, caches, ends)

@@ -18,7 +18,7 @@ from eventlog.batch.layout import read_head
 from eventlog.limits import MIB
 from eventlog.segment import keys
 from eventlog.segment.port import Pair, Range, Store
-from eventlog.segment.retention import Head, Plan
+from eventlog.segment.retention import StoredHead, TrimPlan
 
 _READ_BYTES = 4 * MIB
 
@@ -39,27 +39,29 @@ def flush_marks(store: Store) -> Ints:
     return marks
 
 
-def read_heads(store: Store, plan: Plan, *, bytes_max: int = _READ_BYTES) -> list[Head]:
+def read_heads(store: Store, plan: TrimPlan, *, bytes_max: int = _READ_BYTES) -> list[StoredHead]:
     """Return the heads of the values in the plan's window and on to its top, read about `bytes_max` at a time."""
     if plan.window is None:
         return []
     return heads_between(store, plan.cache, range(store.segments), after=plan.window[0], upto=plan.top.id, bytes_max=bytes_max)
 
 
-def heads_between(store: Store, cache: int, segments: Iterable[int], *, after: int, upto: int, bytes_max: int = _READ_BYTES) -> list[Head]:
+def heads_between(
+    store: Store, cache: int, segments: Iterable[int], *, after: int, upto: int, bytes_max: int = _READ_BYTES
+) -> list[StoredHead]:
     """Return the heads of the values of some segments with base ids in `(after, upto]`."""
-    heads: list[Head] = []
+    heads: list[StoredHead] = []
     ranges = [keys.log_range(segment, cache, after=after, upto=upto) for segment in segments]
     while ranges:
         pairs = store.read_logs(ranges, bytes_max=bytes_max)
         for key, value in pairs:
             head = read_head(value, where=f"log, key {key.hex()}")
-            heads.append(Head(head.last_id, head.count, len(value)))
+            heads.append(StoredHead(head.last_id, head.count, len(value)))
         ranges = _after(ranges, pairs, bytes_max)
     return heads
 
 
-def find_trims(store: Store, plan: Plan, trimmed_ids: Ints) -> list[Trim]:
+def find_trims(store: Store, plan: TrimPlan, trimmed_ids: Ints) -> list[Trim]:
     """Return what the plan's cut removes in each segment, none where it removes nothing new. One seek a segment."""
     return trims_to(store, plan.cache, range(store.segments), cut=plan.cut.id, trimmed_ids=trimmed_ids)
 

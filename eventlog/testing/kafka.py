@@ -41,7 +41,7 @@ class NoFaults:
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Transaction:
+class ProducerTransaction:
     """What a producer wrote between two decisions. `began_at` is in seconds of the loop."""
 
     began_at: float
@@ -50,10 +50,10 @@ class Transaction:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Stored:
+class StoredRecord:
     """A record, or the marker of a transaction's end, which has no key and no headers."""
 
-    transaction: Transaction
+    transaction: ProducerTransaction
     key: bytes | None = None
     value: bytes | None = None
     headers: Mapping[str, bytes] = field(default_factory=dict)
@@ -61,14 +61,14 @@ class Stored:
 
 
 @dataclass(slots=True, kw_only=True)
-class _Producer:
+class _OpenProducer:
     epoch: int = -1
-    transaction: Transaction | None = None
+    transaction: ProducerTransaction | None = None
 
 
 @dataclass(slots=True, kw_only=True)
 class _Topic:
-    partitions: list[list[Stored]]
+    partitions: list[list[StoredRecord]]
     record_bytes_max: int
 
 
@@ -77,9 +77,9 @@ class FakeBrokers:
 
     def __init__(self) -> None:
         self.topics: dict[str, _Topic] = {}
-        self._producers: dict[str, _Producer] = {}
+        self._producers: dict[str, _OpenProducer] = {}
 
-    def log(self, topic: str, partition: int) -> list[Stored]:
+    def log(self, topic: str, partition: int) -> list[StoredRecord]:
         """Return a partition. Raises Trouble: there is none."""
         found = self.topics.get(topic)
         if found is None or partition >= len(found.partitions):
@@ -97,7 +97,7 @@ class FakeBrokers:
         log = self.log(topic, partition)
         return next((offset for offset, one in enumerate(log) if one.transaction.outcome == "open"), len(log))
 
-    def committed(self, topic: str, partition: int) -> list[Stored]:
+    def committed(self, topic: str, partition: int) -> list[StoredRecord]:
         """Return what readers of committed records see."""
         log = self.log(topic, partition)[: self.stable(topic, partition)]
         return [one for one in log if one.transaction.outcome == "committed" and not one.is_marker]
@@ -114,7 +114,7 @@ class FakeBrokers:
 
     def init_producer(self, transactional_id: str) -> int:
         """Return the epoch of a new producer; what an earlier one of the id left open is given up."""
-        producer = self._producers.setdefault(transactional_id, _Producer())
+        producer = self._producers.setdefault(transactional_id, _OpenProducer())
         producer.epoch += 1
         self._end(producer, "aborted")
         return producer.epoch
@@ -123,7 +123,7 @@ class FakeBrokers:
         """Begin a transaction. Raises Trouble: a later producer of the id is there."""
         producer = self._current(transactional_id, epoch)
         assert producer.transaction is None, "a producer has one transaction at a time"
-        producer.transaction = Transaction(began_at=asyncio.get_running_loop().time())
+        producer.transaction = ProducerTransaction(began_at=asyncio.get_running_loop().time())
 
     def append(self, transactional_id: str, epoch: int, batch: RecordBatch, *, topic: str) -> None:
         """Append a batch to its partition. Raises Trouble: fenced, no such partition, or too large."""
@@ -131,35 +131,35 @@ class FakeBrokers:
         if batch.nbytes > self.topics[topic].record_bytes_max:
             raise Trouble(TOO_LARGE, f"{batch.nbytes} bytes")
         self.log(topic, batch.partition).extend(
-            Stored(transaction=transaction, key=key, value=value, headers=headers) for key, value, headers in records_of(batch)
+            StoredRecord(transaction=transaction, key=key, value=value, headers=headers) for key, value, headers in records_of(batch)
         )
 
     def put(self, transactional_id: str, epoch: int, topic: str, record: tuple[bytes, bytes]) -> None:
         """Append a key and a value to a topic of one partition. Raises Trouble, likewise."""
         transaction = self._writing(transactional_id, epoch, topic, 0)
-        self.log(topic, 0).append(Stored(transaction=transaction, key=record[0], value=record[1]))
+        self.log(topic, 0).append(StoredRecord(transaction=transaction, key=record[0], value=record[1]))
 
     def end(self, transactional_id: str, epoch: int, outcome: str) -> None:
         """Commit or abort. Raises Trouble: fenced."""
         self._end(self._current(transactional_id, epoch), outcome)
 
-    def _end(self, producer: _Producer, outcome: str) -> None:
+    def _end(self, producer: _OpenProducer, outcome: str) -> None:
         transaction, producer.transaction = producer.transaction, None
         if transaction is None:
             return
         transaction.outcome = outcome
         for topic, partition in sorted(transaction.places):
             if topic in self.topics:
-                self.log(topic, partition).append(Stored(transaction=transaction, is_marker=True))
+                self.log(topic, partition).append(StoredRecord(transaction=transaction, is_marker=True))
 
-    def _current(self, transactional_id: str, epoch: int) -> _Producer:
+    def _current(self, transactional_id: str, epoch: int) -> _OpenProducer:
         self._expire()
         producer = self._producers[transactional_id]
         if producer.epoch != epoch:
             raise Trouble(FENCED, f"epoch {epoch} of {transactional_id}, which is at {producer.epoch}")
         return producer
 
-    def _writing(self, transactional_id: str, epoch: int, topic: str, partition: int) -> Transaction:
+    def _writing(self, transactional_id: str, epoch: int, topic: str, partition: int) -> ProducerTransaction:
         transaction = self._current(transactional_id, epoch).transaction
         assert transaction is not None, "it was begun"
         self.log(topic, partition)

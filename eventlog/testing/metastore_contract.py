@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from eventlog.control.metastore import OPERATIONS_MAX, VALUE_BYTES_MAX, Change, Changes, Item, Lease, Listing, MetaStore
+from eventlog.control.metastore import OPERATIONS_MAX, VALUE_BYTES_MAX, Item, ItemChange, Lease, Listing, MetaStore, RevisionChanges
 from eventlog.control.metastores.resolving import ResolvingStore, RetryOptions
 from eventlog.errors import InvalidArgument, MetadataConflict, MetadataUnavailable, TooLarge
 from eventlog.testing.clocks import SeededEntropy
@@ -204,17 +204,19 @@ class MetaStoreContract(ABC):
             async with aclosing(store.watch("w/", before + 1)) as watch:
                 first = await other.commit({}, puts={"w/a": b"1", "w/b": b"1", "x": b"1"})
                 await other.commit({}, puts={"x": b"2"})
-                assert await anext(watch) == Changes(revision=first, changes=(Change(key="w/a", value=b"1"), Change(key="w/b", value=b"1")))
+                assert await anext(watch) == RevisionChanges(
+                    revision=first, changes=(ItemChange(key="w/a", value=b"1"), ItemChange(key="w/b", value=b"1"))
+                )
                 waiting = asyncio.ensure_future(anext(watch))
                 second = await store.commit({}, puts={}, deletes=["w/a", "w/none"])
-                assert await waiting == Changes(revision=second, changes=(Change(key="w/a", value=None),))
+                assert await waiting == RevisionChanges(revision=second, changes=(ItemChange(key="w/a", value=None),))
 
         self.tell(story)
 
     def test_a_watch_resumes_after_the_last_revision_it_saw(self) -> None:
         async def story(store: MetaStore) -> None:
             revisions = [await store.commit({}, puts={"w": str(number).encode()}) for number in range(6)]
-            seen: list[Changes] = []
+            seen: list[RevisionChanges] = []
             for _ in range(3):
                 async with aclosing(store.watch("w", seen[-1].revision + 1 if seen else revisions[0])) as watch:
                     seen += [await anext(watch), await anext(watch)]
@@ -291,7 +293,7 @@ class MetaStoreContract(ABC):
             assert await store.get("alive/1") is None
             await store.commit({"alive/1": 0}, puts={"z": b""})
             async with aclosing(store.watch("alive/1", put + 1)) as watch:
-                assert (await anext(watch)).changes == (Change(key="alive/1", value=None),)
+                assert (await anext(watch)).changes == (ItemChange(key="alive/1", value=None),)
             with pytest.raises(LookupError):
                 await lease.renew()
             with pytest.raises(LookupError):
@@ -429,7 +431,7 @@ class UnsureStore:
     async def list(self, prefix: str) -> Listing:
         return await self.store.list(prefix)
 
-    def watch(self, prefix: str, from_revision: int) -> AsyncGenerator[Changes, None]:
+    def watch(self, prefix: str, from_revision: int) -> AsyncGenerator[RevisionChanges, None]:
         return self.store.watch(prefix, from_revision)
 
     async def lease(self, ttl_s: int) -> Lease:

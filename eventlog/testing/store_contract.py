@@ -21,16 +21,16 @@ import pytest
 from eventlog.errors import ClientClosed, DirectoryInUse, Misuse, WrongCluster
 from eventlog.limits import MIB
 from eventlog.segment import keys
-from eventlog.segment.port import Identity, LogEnds, Pair, Store, StoreOptions
+from eventlog.segment.port import Identity, Pair, Store, StoreEnds, StoreOptions
 
 SEGMENTS = 16
 ALL = (b"", b"\xff" * 16)
 OPTIONS = StoreOptions(identity=Identity(cluster="contract", node=1, incarnation="a"))
 
 
-def ends_at(last_id: int) -> LogEnds:
+def ends_at(last_id: int) -> StoreEnds:
     """Return ends of `last_id` in every segment."""
-    return LogEnds(ids=np.full(SEGMENTS, last_id, np.int64), epochs=np.ones(SEGMENTS, np.uint32))
+    return StoreEnds(ids=np.full(SEGMENTS, last_id, np.int64), epochs=np.ones(SEGMENTS, np.uint32))
 
 
 def log_pairs(count: int, *, segment: int = 1, cache: int = 1, size: int = 100) -> list[Pair]:
@@ -349,9 +349,9 @@ class StoreContract(ABC):
 
     def test_ends_of_another_number_of_segments_are_refused(self, store: Store) -> None:
         with pytest.raises(Misuse):
-            store.sync(LogEnds.empty(SEGMENTS + 1))
+            store.sync(StoreEnds.empty(SEGMENTS + 1))
         with pytest.raises(Misuse):
-            store.write_ends(LogEnds.empty(SEGMENTS + 1))
+            store.write_ends(StoreEnds.empty(SEGMENTS + 1))
 
     def test_a_closed_store_says_so(self, store: Store) -> None:
         store.close()

@@ -18,7 +18,7 @@ from eventlog.transport.greeting import (
     ASK_MS_MAX,
     LOOK_EVERY_MS,
     NOT_REACHED,
-    ConnectOptions,
+    GreetingOptions,
     hello_of,
     silent_looks_max,
     telling,
@@ -29,7 +29,7 @@ from eventlog.wire.eventlog_pb2 import HelloAnswer, Message, Ping
 from eventlog.wire.flow import Arena
 from eventlog.wire.frames import Buffers
 from eventlog.wire.reader import Reader
-from eventlog.wire.session import Answered, Ended, Event, Failed, Incoming, Item, Session, Stage
+from eventlog.wire.session import Answered, ConnectionStage, Ended, Event, Failed, Incoming, Session, StreamItem
 
 JOINED_BYTES_MAX = 256 * KIB  # what is sent as one buffer; above, large buffers go as they are
 WAIT_S_MIN = 0.001  # 0 would have the socket not wait at all
@@ -70,7 +70,7 @@ class BlockingConnection:
 
     # ------------------------------------------------------------ asking
 
-    def greet(self, options: ConnectOptions, *, deadline: float) -> None:
+    def greet(self, options: GreetingOptions, *, deadline: float) -> None:
         """Say Hello, and take the answer. Raises TimeoutError, and what the peer says or does wrong."""
         self.hello = self._asked(hello_of(options), (), deadline=deadline).message.hello_answer
 
@@ -91,7 +91,7 @@ class BlockingConnection:
             raise failure_of(kind, TimedOut(what=kind, timeout_ms=timeout_ms)) from None
 
     def _asked(self, message: Message, buffers: tuple[object, ...], *, deadline: float, timeout_ms: int = 0) -> Reply:
-        asked = _Asked()
+        asked = _OpenRequest()
         outgoing, frame = self.session.ask(message, buffers, token=asked, timeout_ms=timeout_ms)
         self._send(frame, deadline)
         try:
@@ -172,7 +172,7 @@ class BlockingConnection:
 
     def _suspect_at(self) -> float:
         """Return when the peer has been silent for too long."""
-        if self.session.stage is not Stage.OPEN:
+        if self.session.stage is not ConnectionStage.OPEN:
             return inf
         looks = silent_looks_max(asked.kind for asked in self.session.outgoing.values())
         return self._heard_at + (ASK_MS_MAX if self._has_pinged else looks * LOOK_EVERY_MS) / 1000
@@ -181,12 +181,12 @@ class BlockingConnection:
         if self._has_pinged:
             self._lose("it has fallen silent")
             return
-        _, frame = self.session.ask(Message(ping=Ping()), token=_Asked())
+        _, frame = self.session.ask(Message(ping=Ping()), token=_OpenRequest())
         self._send(frame, inf)
         self._has_pinged = True
 
     def _handle(self, event: Event) -> None:
-        if isinstance(event, Item):
+        if isinstance(event, StreamItem):
             event.outgoing.token.deliver(Reply(event.message, event.body, event.size))
         elif isinstance(event, Answered):
             self._reader.frame_bytes_max = self.session.frame_bytes_in_max  # which the answer to Hello has changed
@@ -266,7 +266,7 @@ class BlockingConnection:
             self._link.close()
 
 
-class _Asked:
+class _OpenRequest:
     """A request that waits for its answer."""
 
     __slots__ = ("error", "reply")
@@ -291,7 +291,7 @@ class _Heap(Arena):
 # ---------------------------------------------------------------- opening
 
 
-def connect(host: str, port: int, *, options: ConnectOptions, dispatch: Dispatch) -> BlockingConnection:
+def connect(host: str, port: int, *, options: GreetingOptions, dispatch: Dispatch) -> BlockingConnection:
     """Return an open connection that has been greeted. `dispatch` returns the answer to what the peer asks, or raises a refusal.
 
     Raises as `eventlog.transport.connect.connect`. There is no TLS here.

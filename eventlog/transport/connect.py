@@ -6,13 +6,13 @@ from collections.abc import Callable
 
 from eventlog.errors import Misuse
 from eventlog.transport.connection import Connection, Dispatch, Exchange
-from eventlog.transport.greeting import NOT_REACHED, ConnectOptions, hello_of, telling, unreached
+from eventlog.transport.greeting import NOT_REACHED, GreetingOptions, hello_of, telling, unreached
 from eventlog.wire.flow import ByteBudget, ProcessBudget
 from eventlog.wire.reader import Reader
 from eventlog.wire.session import Session
 
 
-async def connect(host: str, port: int, *, options: ConnectOptions | None = None, dispatch: Dispatch | None = None) -> Connection:
+async def connect(host: str, port: int, *, options: GreetingOptions | None = None, dispatch: Dispatch | None = None) -> Connection:
     """Return an open connection that has been greeted: `hello` is the peer's answer. Close it with `close` and `wait_closed`.
 
     `dispatch` takes what the peer asks on this connection; without it such requests are refused.
@@ -24,7 +24,7 @@ async def connect(host: str, port: int, *, options: ConnectOptions | None = None
         BadFrame: something else than a node listens there.
         UnsupportedVersion, Overloaded, Stopping: the peer said so.
     """
-    chosen = options if options is not None else ConnectOptions()
+    chosen = options if options is not None else GreetingOptions()
     try:
         async with asyncio.timeout(chosen.connect_timeout_ms / 1000):
             return await _open(host, port, chosen, dispatch if dispatch is not None else _refuse)
@@ -32,7 +32,7 @@ async def connect(host: str, port: int, *, options: ConnectOptions | None = None
         raise unreached(error, address=f"{host}:{port}", timeout_ms=chosen.connect_timeout_ms) from error
 
 
-async def _open(host: str, port: int, options: ConnectOptions, dispatch: Dispatch) -> Connection:
+async def _open(host: str, port: int, options: GreetingOptions, dispatch: Dispatch) -> Connection:
     def make() -> Connection:
         session = Session("client", options.session)
         claims = ProcessBudget(options.bytes_in_flight_max)
@@ -50,7 +50,7 @@ async def _open(host: str, port: int, options: ConnectOptions, dispatch: Dispatc
     return connection
 
 
-async def _reach(host: str, port: int, options: ConnectOptions, make: Callable[[], Connection]) -> Connection:
+async def _reach(host: str, port: int, options: GreetingOptions, make: Callable[[], Connection]) -> Connection:
     """Return a connection to the first address of a name that takes one; none may use up the time of those after it.
 
     Raises:

@@ -20,11 +20,11 @@ from eventlog.wire.session import (
     Event,
     Failed,
     Incoming,
-    Item,
     Outgoing,
     Phase,
     ReaderEnded,
     Session,
+    StreamItem,
     payload_bytes,
 )
 
@@ -81,7 +81,7 @@ class Connection(Link):
         self._timer: asyncio.TimerHandle | None = None
         self._handlers: dict[type, Callable[[Any], None]] = {
             Answered: self._on_answered,
-            Item: self._on_item,
+            StreamItem: self._on_item,
             Failed: self._on_failed,
             Ended: self._on_ended,
             CreditGiven: self._on_credit,
@@ -197,7 +197,7 @@ class Connection(Link):
         if not token.done():
             token.set_result(reply)
 
-    def _on_item(self, event: Item) -> None:
+    def _on_item(self, event: StreamItem) -> None:
         event.outgoing.token.deliver(Reply(event.message, event.body, event.size))
 
     def _on_failed(self, event: Failed) -> None:

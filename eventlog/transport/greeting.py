@@ -20,7 +20,7 @@ from eventlog.wire.eventlog_pb2 import Hello, Message
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ConnectOptions:
+class GreetingOptions:
     """How to open a connection, and who we say we are."""
 
     client: str = ""  # name and version, for the other side's logs
@@ -38,7 +38,7 @@ NOT_REACHED = (BadFrame, OSError, OverflowError, UnicodeError)
 """What `unreached` has words for."""
 
 
-def hello_of(options: ConnectOptions) -> Message:
+def hello_of(options: GreetingOptions) -> Message:
     """Return what the side that connects says first."""
     session = options.session
     hello = Hello(

@@ -10,7 +10,7 @@ from typing import Any
 
 from eventlog.errors import Misuse
 from eventlog.transport.connection import Connection, Dispatch, Exchange
-from eventlog.transport.greeting import ConnectOptions, hello_of
+from eventlog.transport.greeting import GreetingOptions, hello_of
 from eventlog.transport.link import Link
 from eventlog.wire.flow import ByteBudget, ProcessBudget
 from eventlog.wire.reader import Reader
@@ -19,7 +19,7 @@ from eventlog.wire.session import Role, Session
 Buffer = bytes | bytearray | memoryview
 
 
-async def connect_inside(dispatch: Dispatch, options: ConnectOptions, *, process: ProcessBudget, name: str) -> Connection:
+async def connect_inside(dispatch: Dispatch, options: GreetingOptions, *, process: ProcessBudget, name: str) -> Connection:
     """Return an open connection whose requests `dispatch` answers. Close it with `close` and `wait_closed`.
 
     `process` counts what all of these connections have asked and not been answered; `name` is what the answering end knows this one by.
@@ -41,7 +41,7 @@ async def connect_inside(dispatch: Dispatch, options: ConnectOptions, *, process
     return asking
 
 
-def _end(role: Role, options: ConnectOptions, *, process: ProcessBudget, dispatch: Dispatch) -> Connection:
+def _end(role: Role, options: GreetingOptions, *, process: ProcessBudget, dispatch: Dispatch) -> Connection:
     session = Session(role, options.session)
     reader = Reader(frame_bytes_max=session.frame_bytes_in_max, claims=ProcessBudget(options.bytes_in_flight_max))
     return Connection(session, reader, ByteBudget(options.bytes_in_flight_max, process), dispatch=dispatch)

@@ -17,7 +17,7 @@ from eventlog.errors import Overloaded, Stopping, TimedOut
 from eventlog.transport.connection import Connection, Dispatch, Exchange
 from eventlog.wire.flow import Arena, ByteBudget, ProcessBudget
 from eventlog.wire.reader import Reader
-from eventlog.wire.session import Session, SessionOptions, Stage
+from eventlog.wire.session import ConnectionStage, Session, SessionOptions
 
 if TYPE_CHECKING:
     from ssl import SSLContext
@@ -269,7 +269,7 @@ class Server:
         options = self._options
         silent_ms = (now - watch.heard_at) * 1000
         is_unproved = connection in self._for_members and not self._is_member(connection)
-        if connection.session.stage is not Stage.OPEN or is_unproved:
+        if connection.session.stage is not ConnectionStage.OPEN or is_unproved:
             if (now - watch.opened_at) * 1000 >= options.handshake_ms_max:
                 connection.give_up(TimedOut(what="Hello", timeout_ms=options.handshake_ms_max))
         elif not connection.is_between_frames and connection.is_reading and silent_ms >= options.handshake_ms_max:

@@ -16,7 +16,7 @@ ERROR_FACTS_BYTES_MAX: Final = 16 << 10
 _ITEMS_MAX: Final = 8  # of a list, where facts are too large
 
 
-class Shape(IntEnum):
+class ExchangeShape(IntEnum):
     """What a message does to the exchange that its opaque names."""
 
     UNKNOWN = 0
@@ -32,28 +32,28 @@ class Shape(IntEnum):
 
 
 _NAMED: Final = {
-    "error": Shape.ERROR,
-    "done": Shape.ANSWER,
-    "stream_item": Shape.ITEM,
-    "stream_end": Shape.END,
-    "credit": Shape.CREDIT,
-    "end_stream": Shape.END_STREAM,
-    "ping": Shape.PING,
+    "error": ExchangeShape.ERROR,
+    "done": ExchangeShape.ANSWER,
+    "stream_item": ExchangeShape.ITEM,
+    "stream_end": ExchangeShape.END,
+    "credit": ExchangeShape.CREDIT,
+    "end_stream": ExchangeShape.END_STREAM,
+    "ping": ExchangeShape.PING,
 }
 
 CHANGES: Final = frozenset({"write", "clear", "create_cache", "alter_cache", "drop_cache", "run_retention"})
 """Requests after which, unanswered, nobody knows whether something was changed."""
 
 
-def _shape_of(name: str, message_fields: Collection[str]) -> Shape:
+def _shape_of(name: str, message_fields: Collection[str]) -> ExchangeShape:
     if name in _NAMED:
         return _NAMED[name]
     if name.endswith("_answer"):
-        return Shape.ANSWER
-    return Shape.STREAM if "credit" in message_fields else Shape.REQUEST
+        return ExchangeShape.ANSWER
+    return ExchangeShape.STREAM if "credit" in message_fields else ExchangeShape.REQUEST
 
 
-def _shapes() -> dict[str | None, Shape]:
+def _shapes() -> dict[str | None, ExchangeShape]:
     kinds: Any = Message.DESCRIPTOR.oneofs_by_name["kind"].fields  # typed as possibly not messages
     return {kind.name: _shape_of(kind.name, kind.message_type.fields_by_name) for kind in kinds}
 

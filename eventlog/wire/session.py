@@ -30,7 +30,7 @@ from eventlog.wire.frames import (
     encode,
     encode_with_body,
 )
-from eventlog.wire.kinds import SHAPES, Shape, error_message, read_error
+from eventlog.wire.kinds import SHAPES, ExchangeShape, error_message, read_error
 
 VERSION_MIN: Final = 1
 VERSION_MAX: Final = 1
@@ -47,7 +47,7 @@ _STREAM_END = Message(stream_end=StreamEnd()).SerializeToString()
 _DONE = Message(done=Done()).SerializeToString()
 
 
-class Stage(IntEnum):
+class ConnectionStage(IntEnum):
     """Where the connection is."""
 
     NEW = 0
@@ -56,7 +56,7 @@ class Stage(IntEnum):
     CLOSED = 3
 
 
-class Step(IntEnum):
+class SessionStep(IntEnum):
     """What moves a connection or an exchange on."""
 
     HELLO = 0
@@ -80,30 +80,30 @@ class Phase(IntEnum):
 
 
 STAGES: Final = {
-    (Stage.NEW, Step.HELLO): Stage.GREETING,
-    (Stage.GREETING, Step.WELCOME): Stage.OPEN,
-    (Stage.NEW, Step.CLOSE): Stage.CLOSED,
-    (Stage.GREETING, Step.CLOSE): Stage.CLOSED,
-    (Stage.OPEN, Step.CLOSE): Stage.CLOSED,
-    (Stage.CLOSED, Step.CLOSE): Stage.CLOSED,
+    (ConnectionStage.NEW, SessionStep.HELLO): ConnectionStage.GREETING,
+    (ConnectionStage.GREETING, SessionStep.WELCOME): ConnectionStage.OPEN,
+    (ConnectionStage.NEW, SessionStep.CLOSE): ConnectionStage.CLOSED,
+    (ConnectionStage.GREETING, SessionStep.CLOSE): ConnectionStage.CLOSED,
+    (ConnectionStage.OPEN, SessionStep.CLOSE): ConnectionStage.CLOSED,
+    (ConnectionStage.CLOSED, SessionStep.CLOSE): ConnectionStage.CLOSED,
 }
 
 ANSWERING: Final = {
-    (Phase.WAITING, Step.ANSWER): Phase.OVER,
-    (Phase.WAITING, Step.ERROR): Phase.OVER,
-    (Phase.STREAMING, Step.ITEM): Phase.STREAMING,
-    (Phase.STREAMING, Step.ERROR): Phase.FAILED,
-    (Phase.STREAMING, Step.END): Phase.OVER,
-    (Phase.STREAMING, Step.END_STREAM): Phase.ENDING,
-    (Phase.ENDING, Step.ITEM): Phase.ENDING,
-    (Phase.ENDING, Step.ERROR): Phase.FAILED,
-    (Phase.ENDING, Step.END): Phase.OVER,
-    (Phase.ENDING, Step.END_STREAM): Phase.ENDING,
-    (Phase.FAILED, Step.END): Phase.OVER,
+    (Phase.WAITING, SessionStep.ANSWER): Phase.OVER,
+    (Phase.WAITING, SessionStep.ERROR): Phase.OVER,
+    (Phase.STREAMING, SessionStep.ITEM): Phase.STREAMING,
+    (Phase.STREAMING, SessionStep.ERROR): Phase.FAILED,
+    (Phase.STREAMING, SessionStep.END): Phase.OVER,
+    (Phase.STREAMING, SessionStep.END_STREAM): Phase.ENDING,
+    (Phase.ENDING, SessionStep.ITEM): Phase.ENDING,
+    (Phase.ENDING, SessionStep.ERROR): Phase.FAILED,
+    (Phase.ENDING, SessionStep.END): Phase.OVER,
+    (Phase.ENDING, SessionStep.END_STREAM): Phase.ENDING,
+    (Phase.FAILED, SessionStep.END): Phase.OVER,
 }
 """What the side that answers may do; END_STREAM is the reader's."""
 
-ASKING: Final = ANSWERING | {(Phase.FAILED, Step.END_STREAM): Phase.FAILED}
+ASKING: Final = ANSWERING | {(Phase.FAILED, SessionStep.END_STREAM): Phase.FAILED}
 """The same seen by the side that asked: it may end a stream whose error is on its way."""
 
 
@@ -151,7 +151,7 @@ class Answered:
         self.size = size
 
 
-class Item(Answered):
+class StreamItem(Answered):
     """One item of a stream. Its `size` is to be given back with `give_credit` once it is used."""
 
     __slots__ = ()
@@ -223,7 +223,7 @@ class Session:
     def __init__(self, role: Role, options: SessionOptions) -> None:
         self.role = role
         self.options = options
-        self.stage = Stage.NEW
+        self.stage = ConnectionStage.NEW
         self.version = options.version_min  # as agreed, from the stage OPEN on
         self.features = 0
         self.frame_bytes_in_max = min(limits.FRAME_BYTES_BEFORE_HELLO_MAX, options.frame_bytes_max)
@@ -249,18 +249,18 @@ class Session:
             flags, payload, bytes_max=limit, header_bytes_max=options.header_bytes_max if self.role == "server" else limit
         )
         kind = message.WhichOneof("kind")
-        shape = SHAPES.get(kind, Shape.UNKNOWN)
-        if self.stage is not Stage.OPEN:
+        shape = SHAPES.get(kind, ExchangeShape.UNKNOWN)
+        if self.stage is not ConnectionStage.OPEN:
             return self._greet(kind, message, len(payload))
         held = message.ByteSize() + len(body) if flags & CODEC_BITS else len(payload)
-        if shape is Shape.REQUEST and message.version == self.version and kind != "hello":
+        if shape is ExchangeShape.REQUEST and message.version == self.version and kind != "hello":
             incoming = Incoming(kind, message, body, held)
             if incoming.opaque not in self.incoming and len(self.incoming) < options.requests_max:
                 self.incoming[incoming.opaque] = incoming
                 return incoming
-        if shape <= Shape.STREAM or shape is Shape.PING:
+        if shape <= ExchangeShape.STREAM or shape is ExchangeShape.PING:
             return self._asked(kind, shape, Incoming(kind or "", message, body, held))
-        if shape is Shape.CREDIT or shape is Shape.END_STREAM:
+        if shape is ExchangeShape.CREDIT or shape is ExchangeShape.END_STREAM:
             return self._steered(message)
         return self._answered(shape, message, body, len(payload))
 
@@ -269,24 +269,24 @@ class Session:
         frames, self._outgoing_frames = self._outgoing_frames, []
         return frames
 
-    def _asked(self, kind: str | None, shape: Shape, incoming: Incoming) -> Incoming | None:
+    def _asked(self, kind: str | None, shape: ExchangeShape, incoming: Incoming) -> Incoming | None:
         opaque = incoming.opaque
         refused = self._reason_to_refuse(kind, shape, incoming)
         if refused is not None:
-            self._refuse(opaque, refused, ends=shape is Shape.STREAM)
+            self._refuse(opaque, refused, ends=shape is ExchangeShape.STREAM)
             return None
-        if shape is Shape.PING:
+        if shape is ExchangeShape.PING:
             self._outgoing_frames.append(encode(opaque, _DONE, version=self.version))
             return None
-        if shape is Shape.STREAM:
+        if shape is ExchangeShape.STREAM:
             incoming.phase = Phase.STREAMING
             incoming.credit = Credit(getattr(incoming.message, incoming.kind).credit or self.options.credit_bytes)
             self.streams += 1
         self.incoming[opaque] = incoming
         return incoming
 
-    def _reason_to_refuse(self, kind: str | None, shape: Shape, incoming: Incoming) -> EventLogError | None:
-        if shape is Shape.UNKNOWN or kind == "hello":
+    def _reason_to_refuse(self, kind: str | None, shape: ExchangeShape, incoming: Incoming) -> EventLogError | None:
+        if shape is ExchangeShape.UNKNOWN or kind == "hello":
             return BadMessage(why="Hello said twice" if kind else "a request that this version does not know")
         if incoming.message.version != self.version:
             return BadMessage(why=f"version {incoming.message.version}, agreed was {self.version}")
@@ -294,7 +294,7 @@ class Session:
             return BadMessage(why=f"opaque {incoming.opaque} names a request in flight")
         if len(self.incoming) >= self.options.requests_max:
             return Overloaded(what="the number of requests in flight on this connection", limit=self.options.requests_max)
-        if shape is Shape.STREAM and self.streams >= self.options.streams_max:
+        if shape is ExchangeShape.STREAM and self.streams >= self.options.streams_max:
             return Overloaded(what="the number of a client's iterations and followers at one node", limit=self.options.streams_max)
         return None
 
@@ -314,13 +314,13 @@ class Session:
             return None
         if isinstance(control, CreditMessage):
             return CreditGiven(incoming=incoming) if incoming.credit.give(control.bytes) else None
-        was, incoming.phase = incoming.phase, ANSWERING[incoming.phase, Step.END_STREAM]
+        was, incoming.phase = incoming.phase, ANSWERING[incoming.phase, SessionStep.END_STREAM]
         return ReaderEnded(incoming=incoming) if was is Phase.STREAMING else None
 
-    def _answered(self, shape: Shape, message: Message, body: memoryview, size: int) -> Event:
+    def _answered(self, shape: ExchangeShape, message: Message, body: memoryview, size: int) -> Event:
         outgoing = self.outgoing.get(message.opaque)
         if outgoing is None:
-            if shape is Shape.ERROR and message.opaque == CONNECTION_OPAQUE:
+            if shape is ExchangeShape.ERROR and message.opaque == CONNECTION_OPAQUE:
                 return Failed(outgoing=None, error=read_error(message.error))
             raise BadFrame(why=f"an answer to opaque {message.opaque}, which names no request")
         phase = ASKING.get((outgoing.phase, _ANSWER_STEPS[shape]))
@@ -329,24 +329,24 @@ class Session:
         outgoing.phase = phase
         if phase is Phase.OVER:
             del self.outgoing[message.opaque]
-        if shape is Shape.ANSWER:
+        if shape is ExchangeShape.ANSWER:
             return Answered(outgoing, message, body, size)
-        if shape is Shape.ITEM:
-            return Item(outgoing, message, body, size)
-        return Ended(outgoing=outgoing) if shape is Shape.END else Failed(outgoing=outgoing, error=read_error(message.error))
+        if shape is ExchangeShape.ITEM:
+            return StreamItem(outgoing, message, body, size)
+        return Ended(outgoing=outgoing) if shape is ExchangeShape.END else Failed(outgoing=outgoing, error=read_error(message.error))
 
     # ------------------------------------------------------------ handshake
 
     def _greet(self, kind: str | None, message: Message, size: int) -> Event | None:
-        if self.role == "server" and self.stage is Stage.NEW and kind == "hello":
+        if self.role == "server" and self.stage is ConnectionStage.NEW and kind == "hello":
             hello = message.hello
             self._agree(hello.version_min, hello.version_max)
             self.features = hello.features & self.options.features
-            self.stage = STAGES[self.stage, Step.HELLO]
+            self.stage = STAGES[self.stage, SessionStep.HELLO]
             incoming = Incoming("hello", message, _NOTHING, size)
             self.incoming[incoming.opaque] = incoming
             return incoming
-        if self.role == "client" and self.stage is Stage.GREETING:
+        if self.role == "client" and self.stage is ConnectionStage.GREETING:
             if kind == "hello_answer":
                 self._welcome(message)
             if kind in ("hello_answer", "error"):
@@ -372,7 +372,7 @@ class Session:
         self.version = version
 
     def _open(self) -> None:
-        self.stage = STAGES[self.stage, Step.WELCOME]
+        self.stage = STAGES[self.stage, SessionStep.WELCOME]
         self.frame_bytes_in_max = self.options.frame_bytes_max
 
     # ------------------------------------------------------------ asking
@@ -385,10 +385,10 @@ class Session:
             TooLarge: the frame, or its header, is above what the peer takes.
         """
         kind = message.WhichOneof("kind")
-        shape = SHAPES.get(kind, Shape.UNKNOWN)
-        if kind is None or (shape > Shape.STREAM and shape is not Shape.PING):
+        shape = SHAPES.get(kind, ExchangeShape.UNKNOWN)
+        if kind is None or (shape > ExchangeShape.STREAM and shape is not ExchangeShape.PING):
             raise Misuse(why=f"{kind} is no request")
-        if self.stage is not (Stage.NEW if kind == "hello" else Stage.OPEN):
+        if self.stage is not (ConnectionStage.NEW if kind == "hello" else ConnectionStage.OPEN):
             raise Misuse(why=f"{kind} on a connection that is {self.stage.name}")
         if len(self.outgoing) >= self.options.requests_max:
             raise Overloaded(what="the number of requests in flight on this connection", limit=self.options.requests_max)
@@ -398,8 +398,8 @@ class Session:
         if payload_bytes(frame) > limit and message.ByteSize() + FIELDS_BYTES_MAX > limit:
             raise TooLarge(what="a request without its body", size=message.ByteSize() + FIELDS_BYTES_MAX, limit=limit)
         if kind == "hello":
-            self.stage = STAGES[self.stage, Step.HELLO]
-        outgoing = Outgoing(opaque, kind, is_stream=shape is Shape.STREAM, token=token)
+            self.stage = STAGES[self.stage, SessionStep.HELLO]
+        outgoing = Outgoing(opaque, kind, is_stream=shape is ExchangeShape.STREAM, token=token)
         outgoing.timeout_ms = timeout_ms
         self.outgoing[opaque] = outgoing
         return outgoing, frame
@@ -412,7 +412,7 @@ class Session:
         """Return the frame that asks for the end of a stream; None if that was said, or the stream is over."""
         if outgoing.phase is not Phase.STREAMING:
             return None
-        outgoing.phase = ASKING[outgoing.phase, Step.END_STREAM]
+        outgoing.phase = ASKING[outgoing.phase, SessionStep.END_STREAM]
         return encode(self._next_opaque(), Message(end_stream=EndStream(stream=outgoing.opaque)), version=self.version)
 
     def _next_opaque(self) -> int:
@@ -431,7 +431,7 @@ class Session:
         Raises:
             TooLarge: the frame is above what may be sent; the request is still unanswered.
         """
-        phase = self._allowed(incoming, Step.ANSWER)
+        phase = self._allowed(incoming, SessionStep.ANSWER)
         if incoming.kind == "hello":
             self._fill_welcome(message)
         frame = self._encode_answer(incoming.opaque, message, buffers)
@@ -443,24 +443,24 @@ class Session:
 
     def item(self, incoming: Incoming, message: Answer, buffers: Sequence[object] = ()) -> Buffers:
         """Return one item of a stream, counted against its credit, which it may overdraw. Raises TooLarge."""
-        self._allowed(incoming, Step.ITEM)
+        self._allowed(incoming, SessionStep.ITEM)
         frame = self._encode_answer(incoming.opaque, message, buffers)
         assert incoming.credit is not None
         incoming.credit.take(payload_bytes(frame))
         return frame
 
     def end(self, incoming: Incoming) -> bytes:
-        self._advance(incoming, Step.END)
+        self._advance(incoming, SessionStep.END)
         return encode(incoming.opaque, _STREAM_END, version=self.version)
 
     def fail(self, incoming: Incoming, error: EventLogError) -> bytes:
         """Return the refusal of a request; a stream is ended with it, and only ended if its reader has left."""
         if incoming.credit is None:
-            self._advance(incoming, Step.ERROR)
+            self._advance(incoming, SessionStep.ERROR)
             return encode(incoming.opaque, error_message(error), version=self.version)
         if incoming.phase is Phase.ENDING:
             return self.end(incoming)
-        self._advance(incoming, Step.ERROR)
+        self._advance(incoming, SessionStep.ERROR)
         return encode(incoming.opaque, error_message(error), version=self.version) + self.end(incoming)
 
     def farewell(self, error: EventLogError) -> bytes:
@@ -469,7 +469,7 @@ class Session:
 
     def close(self) -> tuple[list[Outgoing], list[Incoming]]:
         """End everything; return our requests that nobody will answer and the peer's that nobody needs to."""
-        self.stage = STAGES[self.stage, Step.CLOSE]
+        self.stage = STAGES[self.stage, SessionStep.CLOSE]
         unanswered, unneeded = list(self.outgoing.values()), list(self.incoming.values())
         for incoming in unneeded:
             incoming.phase = Phase.OVER
@@ -478,13 +478,13 @@ class Session:
         self.streams = 0
         return unanswered, unneeded
 
-    def _allowed(self, incoming: Incoming, step: Step) -> Phase:
+    def _allowed(self, incoming: Incoming, step: SessionStep) -> Phase:
         phase = ANSWERING.get((incoming.phase, step))
         if phase is None:
             raise Misuse(why=f"{step.name} for a {incoming.kind} that is {incoming.phase.name}")
         return phase
 
-    def _advance(self, incoming: Incoming, step: Step) -> None:
+    def _advance(self, incoming: Incoming, step: SessionStep) -> None:
         incoming.phase = self._allowed(incoming, step)
         if incoming.phase is Phase.OVER:
             del self.incoming[incoming.opaque]
@@ -527,7 +527,12 @@ class Session:
         return parts
 
 
-_ANSWER_STEPS: Final = {Shape.ANSWER: Step.ANSWER, Shape.ERROR: Step.ERROR, Shape.ITEM: Step.ITEM, Shape.END: Step.END}
+_ANSWER_STEPS: Final = {
+    ExchangeShape.ANSWER: SessionStep.ANSWER,
+    ExchangeShape.ERROR: SessionStep.ERROR,
+    ExchangeShape.ITEM: SessionStep.ITEM,
+    ExchangeShape.END: SessionStep.END,
+}
 
 
 def payload_bytes(frame: Buffers) -> int:

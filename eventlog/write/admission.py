@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from eventlog.arrays import Ints
-from eventlog.batch.check import FROM_CLIENTS, BadBlocks, Bounds, check_blocks, slices
+from eventlog.batch.check import FROM_CLIENTS, BadBlocks, BlockLimits, check_blocks, slices
 from eventlog.batch.marks import EXPIRY
 from eventlog.events import TOO_DEEP, Kind, are_too_deep, is_too_deep
 from eventlog.hashing import HASH_BITS, hash_key, hash_keys, route_bytes, segment_of
@@ -26,7 +26,7 @@ from eventlog.state.caches import CacheRules
 from eventlog.state.key_table import KeyTable
 from eventlog.write.share import Share, Submitted
 
-BOUNDS = Bounds(key_bytes=KEY_BYTES_MAX, value_bytes=VALUE_BYTES_MAX, header_bytes=HEADERS_BYTES_MAX, columns=FROM_CLIENTS)
+BOUNDS = BlockLimits(key_bytes=KEY_BYTES_MAX, value_bytes=VALUE_BYTES_MAX, header_bytes=HEADERS_BYTES_MAX, columns=FROM_CLIENTS)
 _skim = msgspec.json.Decoder(msgspec.Raw).decode
 _decode = msgspec.json.Decoder().decode
 _NOT_JSON = (ValueError, RecursionError)  # of msgspec, and UnicodeDecodeError
@@ -36,7 +36,7 @@ _STEP = _DIGITS_MIN // 2
 _ZERO, _TEN, _LOWER, _E = (np.uint8(number) for number in (ord("0"), 10, 0x20, ord("e")))
 
 
-def admit(submitted: Submitted, *, rules: CacheRules, table: KeyTable | None = None, bounds: Bounds = BOUNDS) -> Share:
+def admit(submitted: Submitted, *, rules: CacheRules, table: KeyTable | None = None, bounds: BlockLimits = BOUNDS) -> Share:
     """Return the share of checked blocks.
 
     The segment is checked for every key where the cache keeps state, else for the first key of each block: a wrong one could only

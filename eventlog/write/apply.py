@@ -46,7 +46,7 @@ FEW_MAX = 24  # from about there on columns are cheaper
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class StateChange:
     """`layer` is (state key, stored entry or None for removed) event by event; `expiries` are further pairs that no reader looks up."""
 
     layer: list[Put]
@@ -80,11 +80,11 @@ class Change:
             np.subtract.at(cache.live, segments[expired], 1)
 
 
-def changes_of(part: CachePart) -> Change:
+def changes_of(part: CachePart) -> StateChange:
     """Return what the stamped events of a part do to the state."""
     share, stamped, values = part.share, part.stamped, part.stored
     if not share.rules.state:
-        return Change(layer=[], expiries=[], nbytes=0, share=share, stamped=stamped)
+        return StateChange(layer=[], expiries=[], nbytes=0, share=share, stamped=stamped)
     rows = stamped.rows
     ids = values.ids(stamped.rank[rows])
     segments = share.submitted.segments.repeat(share.blocks.counts)[rows].tolist()
@@ -115,7 +115,7 @@ def changes_of(part: CachePart) -> Change:
     ]
     layer += zip(state_keys, entries, strict=True)
     nbytes = int((share.blocks.value_end - share.blocks.value_at).sum()) + 100 * len(layer)
-    return Change(layer=layer, expiries=expiries, nbytes=nbytes, share=share, stamped=stamped)
+    return StateChange(layer=layer, expiries=expiries, nbytes=nbytes, share=share, stamped=stamped)
 
 
 def puts_of(cache_id: int, segments: Sequence[int], data: Sequence[bytes], unfolded: Unfolded) -> Puts:
@@ -186,7 +186,7 @@ class Arrivals(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OneEvent:
+class LoneEvent:
     """One event as it lies in the log; `producer` is 0 where nobody is named."""
 
     segment: int
@@ -213,7 +213,7 @@ class OneEvent:
         return key, None if self.kind == Kind.REMOVED else HEAD.pack(FORMAT, 0, self.id) + self.value
 
     @classmethod
-    def read(cls, segment: int, cache_id: int, data: bytes) -> "OneEvent | None":
+    def read(cls, segment: int, cache_id: int, data: bytes) -> "LoneEvent | None":
         """Return the only event of a stored value whose checksum is right; None where it is not plain, and takes the columns."""
         if len(data) < _HEAD.size:
             return None
@@ -245,14 +245,14 @@ class OneEvent:
         )
 
 
-def read_few(arrivals: Sequence[Arrivals]) -> list[OneEvent] | None:
+def read_few(arrivals: Sequence[Arrivals]) -> list[LoneEvent] | None:
     """Return the events of a few values in their order; None where they are many, or one of them is not plain."""
     if sum([len(arrived.data) for arrived in arrivals]) > FEW_MAX:
         return None
     found = []
     for arrived in arrivals:
         for segment, cache_id, data in zip(arrived.segments.tolist(), arrived.caches.tolist(), arrived.data, strict=True):
-            one = OneEvent.read(segment, cache_id, data)
+            one = LoneEvent.read(segment, cache_id, data)
             if one is None:
                 return None
             found.append(one)

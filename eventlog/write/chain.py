@@ -14,7 +14,7 @@ import numpy.typing as npt
 from eventlog.batch.marks import ABSENT
 from eventlog.errors import EventLogError, KeyExists, NoState, VersionMismatch
 from eventlog.events import Kind
-from eventlog.write.share import Condition, Share
+from eventlog.write.share import KeyCondition, Share
 
 assert Kind.CREATED < Kind.MODIFIED < Kind.REMOVED
 _BECOMES = np.full(8, ABSENT, np.uint8)  # by the kind asked for, and 4 more where the key exists
@@ -42,16 +42,16 @@ def refused_before(share: Share, block: int) -> EventLogError:
     if not share.rules.state:
         return NoState(cache=share.rules.name)
     of_block = [condition for condition in share.submitted.conditions if condition.block == block]
-    return _mismatch(of_block[0] if of_block else Condition(block=block, key=b"", version=None), found=0)
+    return _mismatch(of_block[0] if of_block else KeyCondition(block=block, key=b"", version=None), found=0)
 
 
-def _conflict(share: Share, condition: Condition) -> EventLogError | None:
+def _conflict(share: Share, condition: KeyCondition) -> EventLogError | None:
     found = _version(share, condition.key)
     holds = found != 0 if condition.version is None else found == condition.version
     return None if holds else _mismatch(condition, found=found)
 
 
-def _mismatch(condition: Condition, *, found: int) -> EventLogError:
+def _mismatch(condition: KeyCondition, *, found: int) -> EventLogError:
     key = condition.key.decode(errors="backslashreplace")
     if condition.version == 0:
         return KeyExists(key=key, version=found)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from eventlog.batch.check import BadBlocks, Bounds
+from eventlog.batch.check import BadBlocks, BlockLimits
 from eventlog.batch.entries import decode_entry
 from eventlog.batch.views import decode_value
 from eventlog.errors import BadBlock, CacheDropped, CorruptData, EventLogError, SequenceGap, TooLarge
@@ -19,7 +19,7 @@ from eventlog.segment.keys import entry_prefix, log_range
 from eventlog.segment.port import Store
 from eventlog.state.producers import Verdict
 from eventlog.write import INTERCEPTORS, Share, admit, lay_out, plan_reads
-from eventlog.write.groups import REPLACING, CachePart, Joined, Pending, join_frames
+from eventlog.write.groups import REPLACING, CachePart, JoinedFrames, Pending, join_frames
 from eventlog.write.overlay import Overlay, find_held
 
 
@@ -30,7 +30,7 @@ class Draft:
     `repeats`: by block, the ids of events written before whose frames want to know, again, what those replaced; `images` says it.
     """
 
-    joined: Joined
+    joined: JoinedFrames
     share: Share
     verdict: Verdict
     wanted: dict[bytes, bytes] = field(default_factory=dict)
@@ -48,7 +48,7 @@ class Draft:
 class Drafter:
     """Makes drafts of frames, and parts of drafts; refuses what cannot be written. `put_back` takes frames for the next group."""
 
-    def __init__(self, *, overlay: Overlay, store: Store, bounds: Bounds, put_back: Callable[[Sequence[Pending]], None]) -> None:
+    def __init__(self, *, overlay: Overlay, store: Store, bounds: BlockLimits, put_back: Callable[[Sequence[Pending]], None]) -> None:
         self._overlay = overlay
         self._store = store
         self._bounds = bounds
@@ -93,7 +93,7 @@ class Drafter:
         for block, id_ in draft.repeats.items():
             draft.images[block] = logged_image(self._store, cache_id=cache_id, segment=segments.item(block), id_=id_)
 
-    def _admit(self, frames: list[Pending], *, now: int) -> tuple[Joined | None, Share | None]:
+    def _admit(self, frames: list[Pending], *, now: int) -> tuple[JoinedFrames | None, Share | None]:
         """Check all blocks in one pass; frames with bad ones are refused and the rest is checked again."""
         cache = frames[0].cache
         while frames:
@@ -121,7 +121,7 @@ class Drafter:
             intercept(share)
         return CachePart(joined=joined, share=share, verdict=verdict, postponed=postponed, images=draft.images, stamped=lay_out(share))
 
-    def _postpone(self, joined: Joined, share: Share, verdict: Verdict) -> frozenset[int]:
+    def _postpone(self, joined: JoinedFrames, share: Share, verdict: Verdict) -> frozenset[int]:
         """Put frames that repeat a frame of this very group back; the next group of their segments answers them."""
         postponed = set()
         for index, (low, high) in enumerate(pairwise(joined.blocks)):
@@ -137,7 +137,7 @@ class Drafter:
         return frozenset(postponed)
 
 
-def _wanted_again(joined: Joined, verdict: Verdict) -> dict[int, int]:
+def _wanted_again(joined: JoinedFrames, verdict: Verdict) -> dict[int, int]:
     """Return the ids of events written before whose frames want what they replaced, by the first block of the frame."""
     found = {}
     for pending, block in zip(joined.frames, joined.blocks, strict=False):
@@ -160,7 +160,7 @@ def refuse_share(frames: Sequence[Pending], share: Share, error: EventLogError) 
     refuse(frames, error)
 
 
-def check_frame(pending: Pending, *, bounds: Bounds, now: int) -> None:
+def check_frame(pending: Pending, *, bounds: BlockLimits, now: int) -> None:
     """Look at a frame that is to be written later as if it were now.
 
     Raises:
@@ -173,12 +173,12 @@ def check_frame(pending: Pending, *, bounds: Bounds, now: int) -> None:
         raise _why_bad(joined, *error.found[0], first=0) from error
 
 
-def _why_bad(joined: Joined, block: int, why: str | TooLarge, *, first: int) -> EventLogError:
+def _why_bad(joined: JoinedFrames, block: int, why: str | TooLarge, *, first: int) -> EventLogError:
     """Return why a frame is refused whose blocks begin at `first` of the joined ones."""
     return why if isinstance(why, TooLarge) else BadBlock(segment=int(joined.submitted.segments[block]), block=block - first, why=why)
 
 
-def _refuse_bad(joined: Joined, error: BadBlocks) -> list[Pending]:
+def _refuse_bad(joined: JoinedFrames, error: BadBlocks) -> list[Pending]:
     """Refuse the frames that hold bad blocks; return the others."""
     found = dict(error.found)
     good = []

@@ -15,8 +15,8 @@ import numpy.typing as npt
 
 from eventlog.arrays import Ints
 from eventlog.batch.build import ROW
-from eventlog.batch.check import Bounds, are_headers
-from eventlog.batch.entries import FORMAT, HEAD, Entry, decode_entry
+from eventlog.batch.check import BlockLimits, are_headers
+from eventlog.batch.entries import FORMAT, HEAD, StoredEntry, decode_entry
 from eventlog.batch.marks import ABSENT, HEADERS
 from eventlog.batch.one import One, find_one, with_image
 from eventlog.batch.stored import seal_one
@@ -32,7 +32,7 @@ from eventlog.state.caches import CacheState
 from eventlog.write.admission import is_json
 from eventlog.write.groups import Pending, WriteResult
 from eventlog.write.overlay import Overlay, find_held
-from eventlog.write.share import Condition
+from eventlog.write.share import KeyCondition
 
 _CREATED, _MODIFIED, _REMOVED = int(Kind.CREATED), int(Kind.MODIFIED), int(Kind.REMOVED)
 _BITMAP_AT = 4  # in a block's head; there are fewer than nine columns
@@ -63,14 +63,14 @@ class Lone:
     places: One
     keeps_image: bool
     depends_on: bytes | None
-    condition: Condition | None
+    condition: KeyCondition | None
     replaced: bytes | None = None
     id: int = field(init=False)
     stored: bytes = field(init=False)
     segments: Ints = field(init=False)
     ids: Ints = field(init=False)
 
-    def see(self, entry: Entry | None) -> bool:
+    def see(self, entry: StoredEntry | None) -> bool:
         """Take what it needs of the entry that it replaces; False where its condition does not hold."""
         version, self.replaced = (0, b"") if entry is None else (entry.version, entry.value)
         return self.condition is None or _holds(self.condition, version)
@@ -114,7 +114,7 @@ class Lone:
         return key, None if self.kind == _REMOVED else HEAD.pack(FORMAT, 0, self.id) + self.value
 
 
-def plain(pending: Pending, bounds: Bounds) -> list[Lone] | None:
+def plain(pending: Pending, bounds: BlockLimits) -> list[Lone] | None:
     """Return the events of a frame, one a block; None where the common road is the right one."""
     cache = pending.cache
     if pending.internal or not _is_plain(cache):
@@ -133,7 +133,7 @@ def plain(pending: Pending, bounds: Bounds) -> list[Lone] | None:
     return found
 
 
-def _event(pending: Pending, row: tuple[int, ...], data: memoryview, bounds: Bounds) -> Lone | None:
+def _event(pending: Pending, row: tuple[int, ...], data: memoryview, bounds: BlockLimits) -> Lone | None:
     cache, producer = pending.cache, pending.producer
     segment, _, count, length, sequence = row
     found = find_one(data, length, columns=HEADERS) if count == 1 else None
@@ -177,7 +177,7 @@ def _event(pending: Pending, row: tuple[int, ...], data: memoryview, bounds: Bou
     )
 
 
-def _holds(condition: Condition, version: int) -> bool:
+def _holds(condition: KeyCondition, version: int) -> bool:
     return version != 0 if condition.version is None else version == condition.version
 
 
@@ -304,7 +304,7 @@ def _result(lones: Sequence[Lone], *, wants_previous: bool) -> WriteResult:
     return WriteResult(ids=np.array([lone.id for lone in lones]), kinds=kinds, refusals={})
 
 
-def few_of(frames: Sequence[Pending], bounds: Bounds) -> tuple[Few, list[Pending]] | None:
+def few_of(frames: Sequence[Pending], bounds: BlockLimits) -> tuple[Few, list[Pending]] | None:
     """Return the plain events of frames, and the frames that wait for another group, because an earlier one has a segment of theirs.
 
     None where the common road is the right one: it takes what is not plain, many events, and frames that would wait in numbers.

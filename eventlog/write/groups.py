@@ -20,7 +20,7 @@ from eventlog.state.caches import CacheState
 from eventlog.state.producers import FrameResult, Verdict, runs_of
 from eventlog.write import Share, Stamped
 from eventlog.write.chain import image_of, refused_before
-from eventlog.write.share import Condition, Submitted
+from eventlog.write.share import KeyCondition, Submitted
 
 REPLACING = (Kind.MODIFIED, Kind.REMOVED)
 
@@ -46,7 +46,7 @@ class Pending:
     table: Table
     blocks: memoryview
     producer: int
-    conditions: tuple[Condition, ...]
+    conditions: tuple[KeyCondition, ...]
     previous: bool
     internal: bool
     done: Callable[[WriteResult | EventLogError], None]
@@ -249,7 +249,7 @@ def _writes_only(pending: Pending, keys: set[bytes]) -> bool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Joined:
+class JoinedFrames:
     """Frames of one cache as one submission: frame i has blocks `[blocks[i], blocks[i + 1])` and rows `[rows[i], rows[i + 1])`."""
 
     frames: list[Pending]
@@ -258,7 +258,7 @@ class Joined:
     rows: list[int]
 
 
-def join_frames(frames: list[Pending], *, now: int) -> Joined:
+def join_frames(frames: list[Pending], *, now: int) -> JoinedFrames:
     """Return the blocks of all frames of one cache as one submission: where they lie if that is side by side, else back to back."""
     first = frames[0]
     sizes = [len(pending.table) for pending in frames]
@@ -268,7 +268,7 @@ def join_frames(frames: list[Pending], *, now: int) -> Joined:
     blocks = [0, *accumulate(sizes)]
     events_before = [0, *counts.cumsum().tolist()]
     conditions = [
-        Condition(block=before + condition.block, key=condition.key, version=condition.version)
+        KeyCondition(block=before + condition.block, key=condition.key, version=condition.version)
         for pending, before in zip(frames, blocks, strict=False)
         for condition in pending.conditions
     ]
@@ -286,7 +286,7 @@ def join_frames(frames: list[Pending], *, now: int) -> Joined:
         internal=first.internal,
         now=now,
     )
-    return Joined(frames=frames, submitted=submitted, blocks=blocks, rows=rows)
+    return JoinedFrames(frames=frames, submitted=submitted, blocks=blocks, rows=rows)
 
 
 _SEGMENT = 0xFFFF  # of the first word of a table's row
@@ -328,7 +328,7 @@ class CachePart:
     `images`: by block, what events written before replaced, None where nobody knows any more.
     """
 
-    joined: Joined
+    joined: JoinedFrames
     share: Share
     verdict: Verdict
     postponed: frozenset[int]
@@ -416,7 +416,7 @@ def record_producers(part: CachePart) -> None:
             part.cache.producers.record(number, frame, last_ids=last_ids[frame.segments])
 
 
-def _result(joined: Joined, row_starts: Ints, bounds: tuple[int, int], *, ids: Ints, kinds: npt.NDArray[np.uint8]) -> FrameResult:
+def _result(joined: JoinedFrames, row_starts: Ints, bounds: tuple[int, int], *, ids: Ints, kinds: npt.NDArray[np.uint8]) -> FrameResult:
     first, end = bounds
     low, high = int(row_starts[first]), int(row_starts[end])
     return FrameResult(

@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from eventlog.arrays import Ints
-from eventlog.batch.check import Blocks, slices
-from eventlog.batch.entries import Entry
+from eventlog.batch.check import CheckedBlocks, slices
+from eventlog.batch.entries import StoredEntry
 from eventlog.batch.views import Block, decode_block
 from eventlog.errors import EventLogError
 from eventlog.state.caches import CacheRules
@@ -21,7 +21,7 @@ _ALONE.flags.writeable = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Condition:
+class KeyCondition:
     """What must hold for a key, or its block is refused: `version` is an id, 0 for absent, None for present."""
 
     block: int
@@ -44,7 +44,7 @@ class Submitted:
     producers: npt.NDArray[np.uint64]
     sequences: Ints
     starts: Ints | None = None
-    conditions: tuple[Condition, ...] = ()
+    conditions: tuple[KeyCondition, ...] = ()
     previous_rows: tuple[int, ...] = ()
     internal: bool = False
     now: int = 0
@@ -61,13 +61,13 @@ class Share:
 
     rules: CacheRules
     submitted: Submitted
-    blocks: Blocks
+    blocks: CheckedBlocks
     kinds: npt.NDArray[np.uint8]
     live: npt.NDArray[np.bool_]
     table: KeyTable | None = None
     keys: list[bytes] = field(default_factory=list)
     hashes: Hashes = field(default_factory=lambda: _NO_HASHES)
-    entries: dict[bytes, Entry | None] = field(default_factory=dict)
+    entries: dict[bytes, StoredEntry | None] = field(default_factory=dict)
     refusals: dict[int, EventLogError] = field(default_factory=dict)
     conflicts: set[int] = field(default_factory=set)  # of the refused: those whose condition failed; a producer's leave a row in the log
     expired: npt.NDArray[np.bool_] | None = None  # rows that meet an expired entry: EXPIRED is logged before them

@@ -40,7 +40,7 @@ class Transaction(msgspec.Struct, frozen=True, kw_only=True):
     firsts: bytes
 
 
-class Step(Enum):
+class NextStep(Enum):
     """What to do about a batch."""
 
     REPEATED = 0  # nothing: it is done
@@ -55,13 +55,13 @@ def checked_name(name: str) -> str:
     return name
 
 
-def step_of(found: Transaction | None, batch: int) -> Step:
+def step_of(found: Transaction | None, batch: int) -> NextStep:
     """Return what to do about a batch of a transaction of which `found` is known."""
     if found is None or (found.is_done and batch > found.batch):
-        return Step.BEGIN
+        return NextStep.BEGIN
     if found.is_done or batch < found.batch:
-        return Step.REPEATED
-    return Step.GO_ON
+        return NextStep.REPEATED
+    return NextStep.GO_ON
 
 
 def decided(found: Transaction | None, *, batch: int, attempts: bytes, segments: int, now_ms: int, chance: int) -> Transaction:

@@ -13,7 +13,7 @@ from eventlog.integrations import archive as archives
 from eventlog.integrations.archive.merging import merges_of
 from eventlog.integrations.archive.ranges import Range
 from eventlog.integrations.archive.rounds import Made, write_range
-from eventlog.integrations.archive.table import File, Table
+from eventlog.integrations.archive.table import ArchiveTable, File
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(120)]
 
@@ -74,7 +74,7 @@ def test_an_archiver_is_not_disturbed_by_a_merge_in_the_middle_of_its_round(clie
     assert archives.archive(client, "both", tmp_path / "a", run=merged_meanwhile).events == 100
     assert archives.open(tmp_path / "a").verify().events == 700
     assert ids_of(tmp_path / "a") == [event.id for event in cache.events()]
-    last = Table.open(tmp_path / "a").last_round()
+    last = ArchiveTable.open(tmp_path / "a").last_round()
     assert last is not None
 
 
@@ -93,7 +93,7 @@ def test_what_no_commit_names_goes_when_it_is_old_and_not_before(client: blockin
 
 def test_nothing_is_merged_with_what_is_damaged_and_one_merges_at_a_time(client: blocking.Client, tmp_path: Path) -> None:
     filled(client, "damaged", tmp_path / "a")
-    table = Table.open(tmp_path / "a")
+    table = ArchiveTable.open(tmp_path / "a")
     path = tmp_path / "a" / table.files()[3].path
     data = path.read_bytes()
     path.write_bytes(data[:-20])

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eventlog.batch.build import Columns, build_blocks, build_write, read_table
-from eventlog.batch.check import BadBlocks, Bounds, check_blocks, slices
+from eventlog.batch.check import BadBlocks, BlockLimits, check_blocks, slices
 from eventlog.batch.marks import EXPIRY, HEADERS
 from eventlog.batch.one import build_one
 from eventlog.batch.views import decode_block
@@ -19,7 +19,7 @@ from eventlog.errors import CorruptData, UnsupportedFormat
 from eventlog.events import encode_headers
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "bad_blocks.json").read_text())
-BOUNDS = Bounds(key_bytes=16, value_bytes=32, header_bytes=16)
+BOUNDS = BlockLimits(key_bytes=16, value_bytes=32, header_bytes=16)
 HEADERS_ABOVE = ("the headers of an event", len(encode_headers({"h": b"1"})), 7)
 
 
@@ -38,7 +38,7 @@ def frame_bytes(count: int = 3, *, segments: int = 1, columns: int = 0) -> tuple
     return bytearray(b"".join(frame.buffers)), len(frame.table)
 
 
-def check(body: bytes | bytearray, blocks: int = 1, bounds: Bounds = BOUNDS):
+def check(body: bytes | bytearray, blocks: int = 1, bounds: BlockLimits = BOUNDS):
     table, data = read_table(memoryview(body), blocks)
     return check_blocks(
         np.frombuffer(data, np.uint8),
@@ -121,7 +121,7 @@ def test_what_is_too_large_is_named_in_every_block_that_has_it_with_its_size_and
     body, blocks = frame_bytes(count, segments=4, columns=columns)
     key_bytes, value_bytes, header_bytes = bounds
     with pytest.raises(BadBlocks) as refused:
-        check(body, blocks, Bounds(key_bytes=key_bytes, value_bytes=value_bytes, header_bytes=header_bytes))
+        check(body, blocks, BlockLimits(key_bytes=key_bytes, value_bytes=value_bytes, header_bytes=header_bytes))
     assert [block for block, _ in refused.value.found] == list(range(blocks))
     assert {(why.what, why.size, why.limit) for _, why in refused.value.found} == {facts}
 
@@ -132,7 +132,7 @@ def test_a_block_with_a_large_value_is_named_among_those_without():
     built, lengths = build_blocks(Columns(kinds=np.zeros(6, np.uint8), keys=keys, values=values), counts)
     with pytest.raises(BadBlocks) as refused:
         check_blocks(
-            np.frombuffer(built, np.uint8), lengths=lengths, counts=counts, bounds=Bounds(key_bytes=4, value_bytes=4, header_bytes=0)
+            np.frombuffer(built, np.uint8), lengths=lengths, counts=counts, bounds=BlockLimits(key_bytes=4, value_bytes=4, header_bytes=0)
         )
     assert [(block, why.size) for block, why in refused.value.found] == [(1, 9)]
 

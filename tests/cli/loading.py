@@ -5,7 +5,7 @@ from typing import Any
 
 import orjson
 
-from eventlog_cli.loading.rows import Batch, Shape
+from eventlog_cli.loading.rows import RowBatch, RowShape
 from eventlog_cli.loading.source import reader_of
 
 Row = dict[str, Any]
@@ -24,14 +24,14 @@ class Pieces:
         return self._data.read(self._size if size < 0 else min(size, self._size))
 
 
-def read(format_name: str, data: bytes, shape: Shape, *, rows: int = 3, piece: int = 1 << 20) -> list[Batch]:
+def read(format_name: str, data: bytes, shape: RowShape, *, rows: int = 3, piece: int = 1 << 20) -> list[RowBatch]:
     class AnySource:
         stream = Pieces(data, piece)
 
     return list(reader_of(AnySource, shape, format_name=format_name, rows=rows).batches())  # type: ignore[arg-type]  # reads the stream alone
 
 
-def items(batches: list[Batch]) -> list[tuple[bytes, Row | None]]:
+def items(batches: list[RowBatch]) -> list[tuple[bytes, Row | None]]:
     found: list[tuple[bytes, Row | None]] = []
     for batch in batches:
         removals = batch.removals or [False] * len(batch.keys)
@@ -41,9 +41,9 @@ def items(batches: list[Batch]) -> list[tuple[bytes, Row | None]]:
     return found
 
 
-def refused(batches: list[Batch]) -> list[tuple[int, str]]:
+def refused(batches: list[RowBatch]) -> list[tuple[int, str]]:
     return [(rejection.line, rejection.why) for batch in batches for rejection in batch.rejections]
 
 
-KEYED = Shape(key="k")
-WITH_OPERATION = Shape(key="k", operation="op", removal_words=frozenset({"D", "0"}))
+KEYED = RowShape(key="k")
+WITH_OPERATION = RowShape(key="k", operation="op", removal_words=frozenset({"D", "0"}))

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from eventlog_cli.consume import Interrupts
-from eventlog_cli.conventions import Ended, EndingInOrder
+from eventlog_cli.conventions import AskedToEnd, EndingInOrder
 
 
 @contextmanager
@@ -24,7 +24,7 @@ def handled(number: signal.Signals, by: Any) -> Iterator[None]:
 @pytest.mark.parametrize("interrupt", [signal.default_int_handler, signal.SIG_IGN])
 def test_it_ends_as_an_interrupt_would_even_where_those_are_ignored(number: signal.Signals, interrupt: Any) -> None:
     with handled(number, signal.SIG_DFL), handled(signal.SIGINT, interrupt):
-        with pytest.raises(Ended) as told, EndingInOrder():
+        with pytest.raises(AskedToEnd) as told, EndingInOrder():
             signal.raise_signal(number)
         assert told.value.number == number
         assert signal.getsignal(number) is signal.SIG_DFL
@@ -55,6 +55,6 @@ def test_it_is_held_back_as_interrupts_are() -> None:
             with interrupts.let_through():
                 done.append("waited")
 
-    with handled(signal.SIGTERM, signal.SIG_DFL), pytest.raises(Ended):
+    with handled(signal.SIGTERM, signal.SIG_DFL), pytest.raises(AskedToEnd):
         command()
     assert done == ["printed"]

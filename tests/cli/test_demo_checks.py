@@ -4,21 +4,21 @@ from dataclasses import replace
 
 import pytest
 
-from eventlog_cli.demo.checks import Check, Seen, Write, check_log, check_rest, check_same, check_state, replay
+from eventlog_cli.demo.checks import Check, SeenEvent, TriedWrite, check_log, check_rest, check_same, check_state, replay
 
 WRITES = [
-    Write(writer=1, key=b"a", value=b"1", id=10),
-    Write(writer=2, key=b"b", value=b"1", id=11),
-    Write(writer=1, key=b"a", value=b"2", id=12),
-    Write(writer=2, key=b"b", value=b"2", id=None),
-    Write(writer=2, key=b"b", value=None, id=14),
+    TriedWrite(writer=1, key=b"a", value=b"1", id=10),
+    TriedWrite(writer=2, key=b"b", value=b"1", id=11),
+    TriedWrite(writer=1, key=b"a", value=b"2", id=12),
+    TriedWrite(writer=2, key=b"b", value=b"2", id=None),
+    TriedWrite(writer=2, key=b"b", value=None, id=14),
 ]
 LOG = [
-    Seen(id=10, key=b"a", value=b"1"),
-    Seen(id=11, key=b"b", value=b"1"),
-    Seen(id=12, key=b"a", value=b"2"),
-    Seen(id=13, key=b"b", value=b"2"),
-    Seen(id=14, key=b"b", value=None),
+    SeenEvent(id=10, key=b"a", value=b"1"),
+    SeenEvent(id=11, key=b"b", value=b"1"),
+    SeenEvent(id=12, key=b"a", value=b"2"),
+    SeenEvent(id=13, key=b"b", value=b"2"),
+    SeenEvent(id=14, key=b"b", value=None),
 ]
 
 
@@ -36,13 +36,13 @@ def test_a_log_with_all_writes_keeps_every_promise_whatever_became_of_the_unknow
     [
         (LOG[:2] + LOG[3:], [0]),  # lost
         ([*LOG, replace(LOG[0], id=15)], [1]),  # twice
-        ([*LOG, Seen(id=15, key=b"c", value=b"9")], [2]),  # from nowhere
+        ([*LOG, SeenEvent(id=15, key=b"c", value=b"9")], [2]),  # from nowhere
         ([LOG[1], LOG[0], *LOG[2:]], [3]),  # ids fall
         ([replace(LOG[0], value=b"7"), *LOG[1:]], [0, 2]),  # another value under the id
         ([replace(LOG[0], id=9), *LOG[1:]], [0]),  # another id
     ],
 )
-def test_each_fault_of_a_log_breaks_the_promise_about_it(log: list[Seen], expected: list[int]) -> None:
+def test_each_fault_of_a_log_breaks_the_promise_about_it(log: list[SeenEvent], expected: list[int]) -> None:
     assert broken(check_log(WRITES, log)) == expected
 
 
@@ -92,7 +92,7 @@ def test_the_rest_is_what_lies_above_the_id_in_its_order() -> None:
 
 
 def test_nodes_that_give_different_events_are_found() -> None:
-    log = [Seen(id=number, key=b"k", value=b"%d" % number) for number in range(1, 4)]
+    log = [SeenEvent(id=number, key=b"k", value=b"%d" % number) for number in range(1, 4)]
     assert check_same("c", {"n1": log, "n2": list(log)}).is_kept
     for other in (log[:2], [*log, log[2]], [log[1], log[0], log[2]]):
         assert check_same("c", {"n1": log, "n2": log, "n3": other}).problems == (f"n3 gives {len(other)} events, n1 3, or they differ",)

@@ -13,7 +13,7 @@ from eventlog.client.formats import CacheFormat
 from eventlog.events import Event, EventSource, Kind
 from eventlog.limits import JSON_DEPTH_MAX, KEY_BYTES_MAX
 from eventlog_cli.loading.lines import KeyedLines
-from eventlog_cli.loading.rows import Batch, Shape
+from eventlog_cli.loading.rows import RowBatch, RowShape
 from eventlog_cli.loading.source import reader_of
 from eventlog_cli.render import renderer
 from tests.cli.loading import KEYED, WITH_OPERATION, Pieces, Row, items, read, refused
@@ -63,7 +63,7 @@ BAD_LINES = [
 
 @pytest.mark.parametrize(("line", "why"), BAD_LINES)
 @pytest.mark.parametrize("shape", [KEYED, WITH_OPERATION])
-def test_a_bad_line_is_refused_by_its_number_and_the_lines_around_it_are_not(line: bytes, why: str, shape: Shape) -> None:
+def test_a_bad_line_is_refused_by_its_number_and_the_lines_around_it_are_not(line: bytes, why: str, shape: RowShape) -> None:
     good = b'{"k":"a","op":"A"}'
     batches = read("jsonl", b"\n".join([good, b"", line, good, b""]), shape, rows=2)
     assert len(items(batches)) == 2
@@ -95,7 +95,7 @@ def test_a_line_without_end_is_refused_without_being_kept() -> None:
     class AnySource:
         stream = EndlessLine(40)
 
-    reader = reader_of(AnySource, Shape(key="k", value_bytes_max=1_000), format_name="jsonl", rows=10)  # type: ignore[arg-type]
+    reader = reader_of(AnySource, RowShape(key="k", value_bytes_max=1_000), format_name="jsonl", rows=10)  # type: ignore[arg-type]
     tracemalloc.start()
     found = list(reader.batches())
     peak = tracemalloc.get_traced_memory()[1]
@@ -152,12 +152,12 @@ BYTES = CacheFormat(info(format="bytes", key_format="bytes"))
 AVRO = CacheFormat(info(format="avro", schema='{"type": "record", "name": "r", "fields": [{"name": "n", "type": "long"}]}'))
 
 
-def read_keyed(data: bytes, form: CacheFormat = JSON, *, separator: bytes = b":", piece: int = 1 << 20, **options: Any) -> list[Batch]:
+def read_keyed(data: bytes, form: CacheFormat = JSON, *, separator: bytes = b":", piece: int = 1 << 20, **options: Any) -> list[RowBatch]:
     chosen = {"removal_words": frozenset(), "value_bytes_max": 100, "rows": 3} | options
     return list(KeyedLines(Pieces(data, piece), form, separator=separator, **chosen).batches())
 
 
-def pairs(batches: list[Batch]) -> list[tuple[bytes, bytes | None]]:
+def pairs(batches: list[RowBatch]) -> list[tuple[bytes, bytes | None]]:
     return [
         (key, None if is_removal else value)
         for batch in batches

@@ -9,8 +9,8 @@ import pytest
 
 from eventlog.errors import DiskFull
 from eventlog_cli import load as load_command
-from eventlog_cli.loading.loader import WRITES_IN_FLIGHT_MAX, Loader, Written
-from eventlog_cli.loading.rows import Batch, Rejection
+from eventlog_cli.loading.loader import WRITES_IN_FLIGHT_MAX, LoadedRows, Loader
+from eventlog_cli.loading.rows import Rejection, RowBatch
 from eventlog_cli.loading.source import open_source
 
 FULL = DiskFull(free_bytes=1, reserve_bytes=2)
@@ -24,7 +24,7 @@ class Memory:
         self.in_flight = self.in_flight_peak = self.writes = 0
         self._fails_at = fails_at or set()
 
-    def write(self, batch: Batch) -> "Answer":
+    def write(self, batch: RowBatch) -> "Answer":
         self.writes += 1
         self.in_flight += 1
         self.in_flight_peak = max(self.in_flight_peak, self.in_flight)
@@ -33,15 +33,15 @@ class Memory:
         first = len(self.rows) + 1
         self.rows += zip(batch.keys, batch.values, strict=True)
         removed_nothing = sum(batch.removals)
-        return Answer(self, Written(events=len(batch.keys) - removed_nothing, first_id=first, last_id=len(self.rows)))
+        return Answer(self, LoadedRows(events=len(batch.keys) - removed_nothing, first_id=first, last_id=len(self.rows)))
 
 
 class Answer:
-    def __init__(self, memory: Memory, written: Written | None) -> None:
+    def __init__(self, memory: Memory, written: LoadedRows | None) -> None:
         self._memory = memory
         self._written = written
 
-    def result(self) -> Written:
+    def result(self) -> LoadedRows:
         self._memory.in_flight -= 1
         if self._written is None:
             raise FULL
@@ -55,9 +55,9 @@ class Rows:
         self._lines = lines
         self._size = size
 
-    def batches(self) -> Iterator[Batch]:
+    def batches(self) -> Iterator[RowBatch]:
         for low in range(0, len(self._lines), self._size):
-            batch = Batch()
+            batch = RowBatch()
             for number, line in enumerate(self._lines[low : low + self._size], low + 1):
                 if line is None:
                     batch.reject(number, "bad")
@@ -118,8 +118,8 @@ def test_bad_rows_up_to_the_limit_are_told_and_skipped_and_the_next_one_stops_it
 
 def test_damage_stops_it_whatever_the_limit() -> None:
     class Cut:
-        def batches(self) -> Iterator[Batch]:
-            batch = Batch(keys=[b"a"], values=[b"{}"], last_line=1)
+        def batches(self) -> Iterator[RowBatch]:
+            batch = RowBatch(keys=[b"a"], values=[b"{}"], last_line=1)
             batch.reject(2, "cut short", is_last=True)
             yield batch
 
@@ -145,7 +145,7 @@ def test_after_a_failed_write_the_others_are_waited_for_and_counted() -> None:
 
 def test_an_interrupt_waits_for_what_is_on_its_way() -> None:
     class Interrupted(Rows):
-        def batches(self) -> Iterator[Batch]:
+        def batches(self) -> Iterator[RowBatch]:
             yield from super().batches()
             raise KeyboardInterrupt
 
@@ -158,7 +158,7 @@ def test_an_interrupt_waits_for_what_is_on_its_way() -> None:
 
 def test_an_interrupt_while_an_answer_is_waited_for_takes_nothing_from_the_count() -> None:
     class Interrupts(Memory):
-        def write(self, batch: Batch) -> Answer:
+        def write(self, batch: RowBatch) -> Answer:
             return Impatient(super().write(batch)) if self.writes == 1 else super().write(batch)
 
     class Impatient(Answer):
@@ -166,7 +166,7 @@ def test_an_interrupt_while_an_answer_is_waited_for_takes_nothing_from_the_count
             self._answer = answer
             self._is_interrupted = False
 
-        def result(self) -> Written:
+        def result(self) -> LoadedRows:
             if not self._is_interrupted:
                 self._is_interrupted = True
                 raise KeyboardInterrupt
@@ -184,8 +184,8 @@ def test_an_interrupt_while_an_answer_is_waited_for_takes_nothing_from_the_count
 
 def test_a_removal_of_nothing_is_a_row_and_no_event() -> None:
     class Removal:
-        def batches(self) -> Iterator[Batch]:
-            yield Batch(keys=[b"a", b"b"], values=[b"{}", b""], removals=[False, True], last_line=2)
+        def batches(self) -> Iterator[RowBatch]:
+            yield RowBatch(keys=[b"a", b"b"], values=[b"{}", b""], removals=[False, True], last_line=2)
 
     loader = Loader(Memory(), errors_max=0, gathers=False, on_rejection=lambda _: None, on_progress=lambda _: None)
     loader.run(Removal())
@@ -206,14 +206,14 @@ def test_gathered_batches_are_sent_together_and_nothing_changes_but_the_number_o
 
 def test_gathered_rows_and_bytes_are_bounded() -> None:
     class Large:
-        def batches(self) -> Iterator[Batch]:
+        def batches(self) -> Iterator[RowBatch]:
             for number in range(10):
-                yield Batch(keys=[b"%d" % number] * 1_000, values=[b"x" * 500] * 1_000, last_line=number + 1)
+                yield RowBatch(keys=[b"%d" % number] * 1_000, values=[b"x" * 500] * 1_000, last_line=number + 1)
 
     sizes: list[int] = []
 
     class Measured(Memory):
-        def write(self, batch: Batch) -> "Answer":
+        def write(self, batch: RowBatch) -> "Answer":
             sizes.append(len(batch.keys))
             return super().write(batch)
 

@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eventlog.errors import InvalidArgument
-from eventlog_cli.loading.rows import Shape
+from eventlog_cli.loading.rows import RowShape
 from eventlog_cli.loading.source import FORMATS, Damaged, format_of, open_source, reader_of
 from tests.cli.loading import KEYED, WITH_OPERATION, Pieces, Row, items, read, refused
 from tests.examples import examples
@@ -105,7 +105,7 @@ def test_flipped_bits_make_rejections_and_no_other_end(format_name: str, data: s
 
 @pytest.mark.parametrize("format_name", FORMATS)
 def test_an_unknown_key_field_is_refused_by_name(format_name: str) -> None:
-    batches = read(format_name, WRITE[format_name](ROWS[:2]), Shape(key="id"))
+    batches = read(format_name, WRITE[format_name](ROWS[:2]), RowShape(key="id"))
     assert items(batches) == []
     assert refused(batches)
     assert all("'id'" in why for _, why in refused(batches))
@@ -114,7 +114,7 @@ def test_an_unknown_key_field_is_refused_by_name(format_name: str) -> None:
 @pytest.mark.parametrize("format_name", FORMATS)
 def test_keys_and_values_beyond_the_limits_are_refused_alone(format_name: str) -> None:
     rows = [{"k": "a", "v": "x"}, {"k": "k" * 20, "v": "x"}, {"k": "b", "v": "v" * 50}, {"k": "c", "v": "x"}]
-    batches = read(format_name, WRITE[format_name](rows), Shape(key="k", key_bytes_max=10, value_bytes_max=60), rows=10)
+    batches = read(format_name, WRITE[format_name](rows), RowShape(key="k", key_bytes_max=10, value_bytes_max=60), rows=10)
     assert [key for key, _ in items(batches)] == [b"a", b"c"]
     numbers = [line for line, _ in refused(batches)]
     first = 2 if format_name == "csv" else 1  # the line of names counts
@@ -156,7 +156,7 @@ def test_quotes_in_the_wrong_place_and_bytes_that_are_no_text_are_refused() -> N
 @pytest.mark.parametrize("long", ['bad,"%s"', '"bad",%s"', 'bad,"x\n%s"', 'bad,"%s"\r'])
 def test_a_csv_line_beyond_the_limit_takes_no_row_after_it_along(long: str, piece: int) -> None:
     data = "k,v\na,1\n" + long % ("x" * 100) + "\nb,2\nc,3\n"
-    batches = read("csv", data.encode(), Shape(key="k", value_bytes_max=60), rows=10, piece=piece)
+    batches = read("csv", data.encode(), RowShape(key="k", value_bytes_max=60), rows=10, piece=piece)
     assert items(batches) == [(b"a", {"k": "a", "v": "1"}), (b"b", {"k": "b", "v": "2"}), (b"c", {"k": "c", "v": "3"})]
     assert refused(batches) == [(3, "the line has more than 60 bytes")]
     assert batches[-1].last_line == data.count("\n")
@@ -189,7 +189,7 @@ def test_types_that_json_lacks_become_text() -> None:
     )
     sink = io.BytesIO()
     pq.write_table(table, sink)
-    [(first_key, first), (second_key, second)] = items(read("parquet", sink.getvalue(), Shape(key="k", text_keys=False)))
+    [(first_key, first), (second_key, second)] = items(read("parquet", sink.getvalue(), RowShape(key="k", text_keys=False)))
     assert (first_key, second_key) == (b"bytes", b"\xff\x00")
     assert first is not None
     assert second is not None
@@ -212,7 +212,7 @@ def test_a_key_of_bytes_is_refused_alone_where_the_cache_takes_text_and_it_is_no
     assert [key for batch in text for key in batch.keys] == [b"a", "\u00e4".encode(), b""]
     why = "field 'k' for the key holds bytes that are not UTF-8, and the cache's keys are text"
     assert refused(text) == [(2, why), (4, why)]
-    every = read(format_name, sink.getvalue(), Shape(key="k", text_keys=False), rows=10)
+    every = read(format_name, sink.getvalue(), RowShape(key="k", text_keys=False), rows=10)
     assert [key for batch in every for key in batch.keys] == [row["k"] for row in rows]
     assert refused(every) == []
 
@@ -311,7 +311,7 @@ def test_a_uuid_is_a_key(format_name: str) -> None:
         data = sink.getvalue()
     else:
         data = to_avro_of({"type": "string", "logicalType": "uuid"}, [str(found)])
-    [batch] = read(format_name, data, Shape(key="t"))
+    [batch] = read(format_name, data, RowShape(key="t"))
     assert batch.keys == [str(found).encode()]
     assert batch.rejections == []
 

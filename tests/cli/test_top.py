@@ -4,7 +4,7 @@ import pytest
 
 from eventlog.client.cluster import NodeInfo
 from eventlog.client.reports import SegmentInfo, Status
-from eventlog_cli.top import ReaderLag, Sample, as_row, page, rates
+from eventlog_cli.top import Observed, ReaderLag, as_row, page, rates
 
 
 def status(**changed) -> Status:
@@ -58,9 +58,9 @@ def segment(number: int, *, primary: str, events: int) -> SegmentInfo:
     )
 
 
-def sample(seconds: float, *events: int, primaries: tuple[str, ...] = ("n1", "n2"), readers=(), **facts) -> Sample:
+def sample(seconds: float, *events: int, primaries: tuple[str, ...] = ("n1", "n2"), readers=(), **facts) -> Observed:
     segments = [segment(number, primary=primaries[number], events=count) for number, count in enumerate(events)]
-    return Sample(seconds=seconds, status=status(**facts), nodes=[node(1), node(2)], segments=segments, readers=readers)
+    return Observed(seconds=seconds, status=status(**facts), nodes=[node(1), node(2)], segments=segments, readers=readers)
 
 
 def test_a_rate_is_what_came_since_the_page_before_by_the_node_that_leads() -> None:

@@ -13,7 +13,7 @@ from eventlog.transport.connection import Exchange
 from eventlog.transport.server import Server
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message
-from eventlog.wire.session import Stage
+from eventlog.wire.session import ConnectionStage
 from tests.client.fake_node import FakeNode
 from tests.ports import free_port
 
@@ -74,10 +74,10 @@ class FakeCluster:
             for member, server in self._servers.items():
                 if member not in self.hung:
                     for connection in server.connections:
-                        if connection.session.stage is Stage.OPEN:  # one that has yet to greet gets the epoch with the answer
+                        if connection.session.stage is ConnectionStage.OPEN:  # one that has yet to greet gets the epoch with the answer
                             connection.send(Message(topology_changed=pb.TopologyChanged(epoch=self.epoch)))
 
-    def stages(self, number: int) -> list[Stage]:
+    def stages(self, number: int) -> list[ConnectionStage]:
         """Where each connection of a member is."""
         return [connection.session.stage for connection in self._servers[number].connections]
 

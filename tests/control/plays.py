@@ -4,7 +4,7 @@ import msgspec
 
 from eventlog.control.appointment import RECORDS_PER_COMMIT_MAX
 from eventlog.control.controller import Controller, ControllerOptions, Situation
-from eventlog.control.records import ClusterSettings, Replica, SegmentRecord, Versioned, decode
+from eventlog.control.records import ClusterSettings, ReplicaRecord, SegmentRecord, Versioned, decode
 from eventlog.control.rules import grow
 from eventlog.control.view import ClusterView
 from tests.control.worlds import node, view
@@ -157,7 +157,14 @@ class Play:
 def cluster(count, *, segments=12, replicas=3, **more):
     """Return a settled cluster of `count` members whose load is even."""
     first = SegmentRecord(
-        segment=0, owners=(1,), epoch=1, in_sync=(Replica(node=1, incarnation="i1"),), floor=0, min_in_sync=1, nonce="first", session="s1"
+        segment=0,
+        owners=(1,),
+        epoch=1,
+        in_sync=(ReplicaRecord(node=1, incarnation="i1"),),
+        floor=0,
+        min_in_sync=1,
+        nonce="first",
+        session="s1",
     )
     nodes = [msgspec.structs.replace(node(number, ceiling=number * 1_000), session=f"s{number}") for number in range(1, count + 1)]
     play = Play(nodes, [msgspec.structs.replace(first, segment=number) for number in range(segments)], replicas=replicas, **more)

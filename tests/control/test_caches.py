@@ -22,7 +22,7 @@ from eventlog.control.caches import (
     read_book,
 )
 from eventlog.control.metastore import Item, Listing
-from eventlog.control.metastores.memory import MemoryStore
+from eventlog.control.metastores.memory import MemoryMetaStore
 from eventlog.control.records import CacheOptions, CacheRecord, Versioned, encode
 from eventlog.errors import (
     BadName,
@@ -259,7 +259,7 @@ def test_a_damaged_record_is_named(key):
 
 
 def tell(story):
-    asyncio.run(story(CacheRecords(MemoryStore())))
+    asyncio.run(story(CacheRecords(MemoryMetaStore())))
 
 
 def test_a_cache_is_created_read_altered_and_dropped():

@@ -10,10 +10,10 @@ import pytest
 from eventlog.control.appointment import commit_of, next_appointments
 from eventlog.control.caches import CacheRecords
 from eventlog.control.membership import tombstone
-from eventlog.control.metastores.memory import MemoryStore
+from eventlog.control.metastores.memory import MemoryMetaStore
 from eventlog.control.operators import forced_record
 from eventlog.control.rebuilding import decode_kept, encode_kept
-from eventlog.control.records import CLUSTER_KEY, IDENTITY_KEY, CommitPlan, Remembered, Replica, decode, encode, node_key, segment_key
+from eventlog.control.records import CLUSTER_KEY, IDENTITY_KEY, CommitPlan, Remembered, ReplicaRecord, decode, encode, node_key, segment_key
 from eventlog.errors import InvalidArgument, LostDisk, MemberReplaced, MetadataConflict, MetadataLost, MetadataUnavailable, WrongCluster
 from eventlog.ids import ID_STEP, last_of_run, make_id, time_of
 from eventlog.limits import LEASE_MS
@@ -139,7 +139,7 @@ def test_a_started_node_leads_everything_and_issues_above_its_floors_within_its_
     tell(story)
 
 
-class Noting(MemoryStore):
+class Noting(MemoryMetaStore):
     """A store that notes what it is asked for."""
 
     def __init__(self, **options):
@@ -402,7 +402,7 @@ async def take_over(world, records, segments):
     own = view.nodes[other.member.number].record
     for number in segments:
         found = view.segments[number]
-        in_sync = (*found.record.in_sync, Replica(node=own.number, incarnation="b"))
+        in_sync = (*found.record.in_sync, ReplicaRecord(node=own.number, incarnation="b"))
         grown = msgspec.structs.replace(found.record, owners=(1, own.number), in_sync=in_sync)
         await world.store.commit({segment_key(number): found.revision}, puts={segment_key(number): encode(grown)})
     view = await other.view()

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from eventlog.control.controller import Controller, ControllerOptions, plan_rebalance
 from eventlog.control.operators import RebalanceStart, bytes_to_copy, cancel_rebalance, set_replicas, start_rebalance
-from eventlog.control.records import Replica
+from eventlog.control.records import ReplicaRecord
 from eventlog.errors import OperationRefused
 from tests.control.plays import Play, cluster
 from tests.control.worlds import node, replicas, segment
@@ -138,7 +138,7 @@ def test_a_lost_disk_is_another_incarnation_never_leads_and_is_filled_again():
     assert all(replica.node != 2 for record in play.records.values() for replica in record.in_sync)
     assert {set(record.owners) == set(before[number].owners) for number, record in play.records.items()} == {True}
     play.settle()
-    assert all(Replica(node=2, incarnation="empty") in record.in_sync for record in play.records.values())
+    assert all(ReplicaRecord(node=2, incarnation="empty") in record.in_sync for record in play.records.values())
     assert play.is_whole()
 
 

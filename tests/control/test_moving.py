@@ -5,9 +5,9 @@ import asyncio
 import pytest
 
 from eventlog.control.cluster import ClusterRecords
-from eventlog.control.metastores.memory import MemoryStore
+from eventlog.control.metastores.memory import MemoryMetaStore
 from eventlog.control.moving import ITEMS_PER_COMMIT, move_records
-from eventlog.control.records import IDENTITY_KEY, Identity, decode
+from eventlog.control.records import IDENTITY_KEY, ClusterIdentity, decode
 from eventlog.errors import EventLogError, InvalidArgument, MetadataLost, MetadataMoved, MetadataUnavailable
 from eventlog.testing.clocks import SeededEntropy
 
@@ -22,8 +22,8 @@ def records_of(store) -> ClusterRecords:
     return ClusterRecords(store, incarnation="i", entropy=SeededEntropy(1), where="here")
 
 
-async def old_store() -> MemoryStore:
-    store = MemoryStore()
+async def old_store() -> MemoryMetaStore:
+    store = MemoryMetaStore()
     await records_of(store).open_or_create(segments=4, now_ms=1, remembered=None)
     for number in range(2 * ITEMS_PER_COMMIT + 3):
         await store.commit({}, puts={f"cache/{number}": str(number).encode(), "writer/x": b"nonce"})
@@ -49,7 +49,7 @@ def contents(listing) -> dict[str, bytes]:
 
 def test_all_records_arrive_and_the_old_store_is_refused_from_then_on():
     async def story():
-        source, target = await old_store(), MemoryStore()
+        source, target = await old_store(), MemoryMetaStore()
         remembered = records_of(source)
         await remembered.open_or_create(segments=4, now_ms=1, remembered=None)
         await move(source, target)
@@ -64,7 +64,7 @@ def test_all_records_arrive_and_the_old_store_is_refused_from_then_on():
 
 def test_a_copy_of_the_old_store_is_known_as_such_by_who_has_seen_the_new_one():
     async def story():
-        source, target, copy = await old_store(), MemoryStore(), MemoryStore()
+        source, target, copy = await old_store(), MemoryMetaStore(), MemoryMetaStore()
         await copy.commit({}, puts={item.key: item.value for item in (await source.list("identity")).items})
         await move(source, target)
         seen = records_of(target)
@@ -90,7 +90,7 @@ def test_a_running_node_keeps_the_records_where_they_are():
 
 def test_a_target_with_records_of_its_own_is_refused():
     async def story():
-        target = MemoryStore()
+        target = MemoryMetaStore()
         await target.commit({}, puts={"cache/other": b""})
         with pytest.raises(InvalidArgument, match="cache/other already"):
             await move(await old_store(), target)
@@ -101,16 +101,16 @@ def test_a_target_with_records_of_its_own_is_refused():
 def test_a_store_without_a_cluster_or_left_for_another_is_refused():
     async def story():
         with pytest.raises(MetadataLost, match="no cluster"):
-            await move(MemoryStore(), None)
+            await move(MemoryMetaStore(), None)
         source = await old_store()
-        await move(source, MemoryStore())
+        await move(source, MemoryMetaStore())
         with pytest.raises(MetadataMoved, match="moved to etcd://new:1"):
             await move(source, None, names=("sqlite:old", "etcd://third:1"))
 
     asyncio.run(story())
 
 
-class BreakingStore(MemoryStore):
+class BreakingStore(MemoryMetaStore):
     """Takes so many commits, and none after."""
 
     commits_left = 1_000
@@ -134,7 +134,7 @@ def test_a_move_that_broke_off_is_no_cluster_and_is_finished_by_the_same_command
         await move(source, target)
         found = await target.get(IDENTITY_KEY)
         assert found is not None
-        assert decode(found.value, Identity, where="").copies == 1
+        assert decode(found.value, ClusterIdentity, where="").copies == 1
         assert contents(await target.list("")) == contents(await source.list(""))
         with pytest.raises(EventLogError):
             await move(source, target)  # once more: the cluster is there

@@ -6,7 +6,7 @@ import msgspec
 
 from eventlog.control.metastores.resolving import RetryOptions
 from eventlog.control.proposals import InSyncChange, Outcome, Proposals, plan_batch
-from eventlog.control.records import Replica, SegmentRecord, Versioned, decode, encode, segment_key
+from eventlog.control.records import ReplicaRecord, SegmentRecord, Versioned, decode, encode, segment_key
 from eventlog.errors import MetadataLost, MetadataUnavailable
 from eventlog.testing.metastore_contract import UnsureStore
 from tests.control.worlds import World, replicas, segment
@@ -120,10 +120,10 @@ def test_an_answer_that_was_lost_is_found_out():
 
 
 def test_one_change_may_put_one_out_and_another_in():
-    change = InSyncChange(segment=0, epoch=1, revision=5, gone=replicas(2), joined=Replica(node=2, incarnation="empty"))
+    change = InSyncChange(segment=0, epoch=1, revision=5, gone=replicas(2), joined=ReplicaRecord(node=2, incarnation="empty"))
     found = {0: Versioned(segment(0, owners=(1, 2, 3)), 5)}
     batch = plan_batch(found, [change], nonce="n")
-    assert batch.proposed[0].in_sync == (*replicas(1, 3), Replica(node=2, incarnation="empty"))
+    assert batch.proposed[0].in_sync == (*replicas(1, 3), ReplicaRecord(node=2, incarnation="empty"))
     assert batch.plan.expect == {"segment/0": 5}
 
 
@@ -135,10 +135,10 @@ def test_a_change_made_from_another_revision_is_a_conflict():
 
 
 def test_a_lost_disk_is_replaced_in_a_set_at_its_least_size():
-    change = InSyncChange(segment=0, epoch=1, revision=5, gone=replicas(2), joined=Replica(node=2, incarnation="empty"))
+    change = InSyncChange(segment=0, epoch=1, revision=5, gone=replicas(2), joined=ReplicaRecord(node=2, incarnation="empty"))
     found = {0: Versioned(segment(0, owners=(1, 2)), 5)}
     batch = plan_batch(found, [change], nonce="n")
-    assert batch.proposed[0].in_sync == (*replicas(1), Replica(node=2, incarnation="empty"))
+    assert batch.proposed[0].in_sync == (*replicas(1), ReplicaRecord(node=2, incarnation="empty"))
 
 
 # ---------------------------------------------------------------- until it is certain what became of each

@@ -7,9 +7,9 @@ from eventlog.control.metastore import Item, Listing
 from eventlog.control.rebuilding import EPOCHS_RAISED, decode_kept, encode_kept, rebuild
 from eventlog.control.records import (
     IDENTITY_KEY,
-    Identity,
+    ClusterIdentity,
     NodeRecord,
-    Replica,
+    ReplicaRecord,
     SegmentRecord,
     decode,
     encode,
@@ -23,7 +23,7 @@ CEILING = 10_000_000
 
 
 def kept(records: dict[str, object], *, revision: int, cluster: str = "c", copies: int = 0, revisions: dict[str, int] | None = None):
-    all_records = {IDENTITY_KEY: Identity(cluster=cluster, segments=4, created_ms=1, copies=copies), **records}
+    all_records = {IDENTITY_KEY: ClusterIdentity(cluster=cluster, segments=4, created_ms=1, copies=copies), **records}
     items = [Item(key=key, value=encode(record), revision=(revisions or {}).get(key, 1)) for key, record in sorted(all_records.items())]
     items.append(Item(key="writer/x", value=b"nonce", revision=revision))
     return decode_kept(encode_kept(Listing(items=tuple(items), revision=revision)), where="d")
@@ -58,7 +58,7 @@ def test_of_a_segment_the_highest_epoch_wins_though_another_copy_is_newer():
 def test_within_an_epoch_the_newest_in_sync_set_wins():
     key = segment_key(0)
     before = segment(0, owners=(1, 2), epoch=5)
-    after = msgspec.structs.replace(before, in_sync=(Replica(node=1, incarnation="i1"),))
+    after = msgspec.structs.replace(before, in_sync=(ReplicaRecord(node=1, incarnation="i1"),))
     found = rebuild(
         {"d1": kept({key: before}, revision=30, revisions={key: 7}), "d2": kept({key: after}, revision=12, revisions={key: 11})},
         ceiling=CEILING,
@@ -68,7 +68,7 @@ def test_within_an_epoch_the_newest_in_sync_set_wins():
 
 def test_a_dropped_cache_does_not_come_back_from_an_older_copy():
     found = rebuild(
-        {"d1": kept({"cache/gone": Identity(cluster="c", segments=1, created_ms=1)}, revision=5), "d2": kept({}, revision=8)},
+        {"d1": kept({"cache/gone": ClusterIdentity(cluster="c", segments=1, created_ms=1)}, revision=5), "d2": kept({}, revision=8)},
         ceiling=CEILING,
     )
     assert "cache/gone" not in found.records
@@ -77,8 +77,8 @@ def test_a_dropped_cache_does_not_come_back_from_an_older_copy():
 def test_copies_from_after_a_move_go_before_older_ones_whatever_their_revision():
     found = rebuild(
         {
-            "d1": kept({"settings": Identity(cluster="old", segments=1, created_ms=1)}, revision=500),
-            "d2": kept({"settings": Identity(cluster="new", segments=1, created_ms=1)}, revision=3, copies=1),
+            "d1": kept({"settings": ClusterIdentity(cluster="old", segments=1, created_ms=1)}, revision=500),
+            "d2": kept({"settings": ClusterIdentity(cluster="new", segments=1, created_ms=1)}, revision=3, copies=1),
         },
         ceiling=CEILING,
     )

@@ -12,10 +12,10 @@ from eventlog.control.records import (
     CacheNext,
     CacheOptions,
     CacheRecord,
+    ClusterIdentity,
     ClusterKey,
     ClusterSettings,
     ControllerRecord,
-    Identity,
     LostRange,
     LostRanges,
     Moved,
@@ -23,7 +23,7 @@ from eventlog.control.records import (
     RebalanceRecord,
     Record,
     Remembered,
-    Replica,
+    ReplicaRecord,
     SegmentRecord,
     decode,
     encode,
@@ -33,7 +33,7 @@ from eventlog.ids import ID_MAX
 from tests.control.worlds import node, segment
 
 EXAMPLES = [
-    Identity(cluster="c", segments=256, created_ms=1),
+    ClusterIdentity(cluster="c", segments=256, created_ms=1),
     node(1023, ceiling=ID_MAX),
     segment(4095, owners=(3, 1, 2), epoch=9, floor=ID_MAX),
     ClusterKey(key=bytes(range(32)), previous=bytes(32), overlap_ms=60_000),
@@ -56,7 +56,7 @@ def test_a_record_is_read_back(record):
 
 
 def test_every_kind_of_record_is_tried_here():
-    assert {type(example) for example in EXAMPLES} == set(Record.__subclasses__()) - {Replica, LostRange}
+    assert {type(example) for example in EXAMPLES} == set(Record.__subclasses__()) - {ReplicaRecord, LostRange}
 
 
 def test_a_cluster_key_is_not_shown():

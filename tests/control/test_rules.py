@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventlog.control.records import Replica
+from eventlog.control.records import ReplicaRecord
 from eventlog.control.rules import SegmentRules, appoint, disown, grow, own, settle, shrink, without
 from eventlog.errors import NotEnoughReplicas, NotPrimary
 from tests.control.worlds import node, replicas, segment
@@ -54,17 +54,17 @@ def test_who_is_no_primary_any_more_changes_nothing():
     with pytest.raises(NotPrimary):
         shrink(THREE, replicas(3), epoch=3, nonce="n")
     with pytest.raises(NotPrimary):
-        grow(THREE, Replica(node=2, incarnation="i2"), epoch=5, nonce="n")
+        grow(THREE, ReplicaRecord(node=2, incarnation="i2"), epoch=5, nonce="n")
 
 
 def test_a_new_incarnation_takes_the_place_of_the_old_one():
-    record = grow(THREE, Replica(node=2, incarnation="empty"), epoch=4, nonce="n")
-    assert record.in_sync == (*replicas(1, 3), Replica(node=2, incarnation="empty"))
+    record = grow(THREE, ReplicaRecord(node=2, incarnation="empty"), epoch=4, nonce="n")
+    assert record.in_sync == (*replicas(1, 3), ReplicaRecord(node=2, incarnation="empty"))
 
 
 def test_a_replica_that_is_no_owner_does_not_join():
     with pytest.raises(NotPrimary):
-        grow(THREE, Replica(node=4, incarnation="i4"), epoch=4, nonce="n")
+        grow(THREE, ReplicaRecord(node=4, incarnation="i4"), epoch=4, nonce="n")
 
 
 def test_who_owns_it_no_more_is_not_in_sync_either():

@@ -1,9 +1,9 @@
 """Nodes and records for the stories of this folder."""
 
 from eventlog.control.cluster import ClusterRecords
-from eventlog.control.metastores.memory import MemoryStore
+from eventlog.control.metastores.memory import MemoryMetaStore
 from eventlog.control.metastores.resolving import ResolvingStore, RetryOptions
-from eventlog.control.records import NodeRecord, Replica, SegmentRecord, Versioned
+from eventlog.control.records import NodeRecord, ReplicaRecord, SegmentRecord, Versioned
 from eventlog.control.view import ClusterView
 from eventlog.testing.clocks import ManualClock, SeededEntropy
 
@@ -21,8 +21,8 @@ def node(number: int, *, ceiling: int = 0, name: str = "", incarnation: str = ""
     )
 
 
-def replicas(*numbers: int) -> tuple[Replica, ...]:
-    return tuple(Replica(node=number, incarnation=f"i{number}") for number in numbers)
+def replicas(*numbers: int) -> tuple[ReplicaRecord, ...]:
+    return tuple(ReplicaRecord(node=number, incarnation=f"i{number}") for number in numbers)
 
 
 def segment(number: int, *, owners=(1,), epoch: int = 1, floor: int = 0, in_sync=None, nonce: str = "old") -> SegmentRecord:
@@ -49,7 +49,7 @@ class World:
 
     def __init__(self) -> None:
         self.clock = ManualClock(wall_ms=NOW)
-        self.store = MemoryStore(now_ms=self.clock.monotonic_ms)
+        self.store = MemoryMetaStore(now_ms=self.clock.monotonic_ms)
         self.starts = 0
         self.retry: RetryOptions | None = None  # of who starts from now on
 

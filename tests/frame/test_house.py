@@ -15,7 +15,7 @@ DENSE_LINES_MIN = 1_000  # below it a package may have any number of files
 FILES_PER_1000_LINES_MAX = 5
 CLOSE_LINES_MAX = 80
 CALLABLES_MAX = 3
-NAMES_USED_TWICE_MAX = 130
+NAMES_USED_TWICE_MAX = 15
 """Class names at the top of more than one module, those for tests included. The synchronous client has the names of the client."""
 
 CUT = (

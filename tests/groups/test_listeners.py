@@ -9,8 +9,8 @@ from eventlog.errors import CorruptData, InvalidArgument
 from eventlog.groups.listeners import (
     FILTERS_MAX,
     FilterFrom,
+    FilterReach,
     ListenerRecord,
-    Reach,
     altered,
     checked_listener,
     decode_record,
@@ -29,7 +29,7 @@ def record(*froms: int) -> ListenerRecord:
     return ListenerRecord(id="a", cache_id=3, cache="c", filters=filters, durable=True, hold_bytes=5, last_id=7)
 
 
-def where(found: Reach) -> tuple[str, int]:
+def where(found: FilterReach) -> tuple[str, int]:
     return found.spec.where, found.until_id
 
 

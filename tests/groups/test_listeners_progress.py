@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eventlog.errors import PositionMismatch
-from eventlog.groups.listeners import Progress
+from eventlog.groups.listeners import ListenerProgress
 from eventlog.read.position import Position, SegmentPositions
 
 SEGMENTS = 4
@@ -27,7 +27,7 @@ def at(place):
 
 @given(moves)
 def test_it_is_the_furthest_of_all_places_in_every_segment(given_moves):
-    progress = Progress("x", 1, SEGMENTS, all_id=2)
+    progress = ListenerProgress("x", 1, SEGMENTS, all_id=2)
     model = [2] * SEGMENTS
     for move in given_moves:
         before = list(model)
@@ -39,13 +39,13 @@ def test_it_is_the_furthest_of_all_places_in_every_segment(given_moves):
         for segment, id_ in enumerate(model):
             assert progress.covers([segment], [id_])
             assert not progress.covers([segment], [id_ + 1])
-    again = Progress("x", 1, SEGMENTS)
+    again = ListenerProgress("x", 1, SEGMENTS)
     again.move(progress.position())
     assert all(again.covers([segment], [id_]) and not again.covers([segment], [id_ + 1]) for segment, id_ in enumerate(model))
 
 
 def test_a_place_in_every_segment_keeps_what_lets_losses_be_counted():
-    progress = Progress("x", 1, SEGMENTS, all_id=5)
+    progress = ListenerProgress("x", 1, SEGMENTS, all_id=5)
     progress.move(at({1: 9, 2: 4}))
     position = progress.position().at
     assert isinstance(position, SegmentPositions)
@@ -57,4 +57,4 @@ def test_a_place_in_every_segment_keeps_what_lets_losses_be_counted():
 
 def test_a_place_in_another_cache_is_refused():
     with pytest.raises(PositionMismatch):
-        Progress("x", 1, SEGMENTS).move(replace(SCALAR, cache_id=2))
+        ListenerProgress("x", 1, SEGMENTS).move(replace(SCALAR, cache_id=2))

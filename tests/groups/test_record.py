@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from eventlog.errors import BadMessage, CorruptData, InvalidArgument, UnsupportedFormat
 from eventlog.groups.coordinator import join
 from eventlog.groups.record import (
-    Committed,
+    CommittedPlace,
     Member,
     Place,
     RecordKey,
@@ -41,7 +41,7 @@ def test_a_key_says_what_it_was_made_of(group, cache_id, tag, segment):
 
 @given(PLACES, st.text(st.characters(exclude_categories=["Cs"]), max_size=50))
 def test_a_committed_position_is_read_as_it_was_written(place, metadata):
-    committed = Committed(place=place, generation=3, time_ms=1_800_000_000_000, metadata=metadata)
+    committed = CommittedPlace(place=place, generation=3, time_ms=1_800_000_000_000, metadata=metadata)
     assert decode_committed(encode_committed(committed)) == committed
 
 

@@ -2,7 +2,7 @@ import pytest
 
 from eventlog.errors import StaleMember
 from eventlog.groups.coordinator import join, leave, let_go
-from eventlog.groups.record import Commit, Committed, Member, Place, advance, check_commit, new_group
+from eventlog.groups.record import Commit, CommittedPlace, Member, Place, advance, check_commit, new_group
 
 
 def commit(member, epoch, *segments, id_=5):
@@ -29,7 +29,7 @@ def test_what_was_taken_before_the_segment_was_another_s_does_not_count():
 
 
 def test_places_never_go_back():
-    before = {0: Committed(place=Place(id=7)), 1: Committed(place=Place(id=3))}
+    before = {0: CommittedPlace(place=Place(id=7)), 1: CommittedPlace(place=Place(id=3))}
     changed = advance(before, commit("a", 1, 0, 1, 2), generation=4, time_ms=9)
     assert {segment: one.place.id for segment, one in changed.items()} == {1: 5, 2: 5}
     assert changed[1].generation == 4

@@ -13,9 +13,9 @@ from eventlog.groups.sharing import (
     GIVEN_BACK,
     REJECTED,
     STILL_READS,
-    Changes,
     Moment,
     Settled,
+    ShareChanges,
     Sharing,
     Wanted,
 )
@@ -58,11 +58,11 @@ def take(
     work: Sharing, member: str = "m", *, sequence: int = 1, limit: int = 10, holding: tuple[int, ...] = (), now_ms: int = 0
 ) -> list[int]:
     wanted = Wanted(sequence=sequence, limit=limit, holding=frozenset(holding))
-    return [task.id for task, _ in work.take(member, wanted, Changes(), now_ms=now_ms)]
+    return [task.id for task, _ in work.take(member, wanted, ShareChanges(), now_ms=now_ms)]
 
 
-def settle(work: Sharing, *settled: tuple[int, int], member: str = "m", now_ms: int = 0, after_ms: int = -1) -> Changes:
-    changes = Changes()
+def settle(work: Sharing, *settled: tuple[int, int], member: str = "m", now_ms: int = 0, after_ms: int = -1) -> ShareChanges:
+    changes = ShareChanges()
     work.settle(member, [Settled(segment=0, id=id_, verdict=said, after_ms=after_ms) for id_, said in settled], changes, now_ms=now_ms)
     return changes
 
@@ -93,14 +93,14 @@ def test_what_a_lost_member_had_for_the_last_time_waits_for_its_dead_letter():
     work = sharing(group, row(1))
     assert take(work) == [1]
     group.state = replace(group.state, members=(Member(id="other"),))
-    changes = Changes()
+    changes = ShareChanges()
     assert work.has_any(lambda member: member == "m")
     work.release(lambda member: member == "m", changes)
     assert list(changes.dead) == [1]
     work.buried(changes, {1: REFUSED}, [], now_ms=0)
     assert take(work, "other", now_ms=BURY_AGAIN_MS - 1) == []
     assert work.next_ms == BURY_AGAIN_MS
-    changes = Changes()
+    changes = ShareChanges()
     assert work.take("other", Wanted(sequence=2, limit=1), changes, now_ms=BURY_AGAIN_MS) == []
     assert list(changes.dead) == [1]
     work.buried(changes, {}, [], now_ms=BURY_AGAIN_MS)
@@ -162,7 +162,7 @@ def test_what_is_kept_is_the_position_and_what_is_known_above_it():
 def test_a_segment_that_is_not_there_is_refused():
     work = sharing(Group("m"), row(1))
     with pytest.raises(InvalidArgument, match="segment 5 of 1"):
-        work.settle("m", [Settled(segment=5, id=1, verdict=DONE)], Changes(), now_ms=0)
+        work.settle("m", [Settled(segment=5, id=1, verdict=DONE)], ShareChanges(), now_ms=0)
     with pytest.raises(StaleMember, match="session has ended"):
         take(work, "nobody")
 

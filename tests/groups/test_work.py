@@ -7,7 +7,16 @@ from msgspec import msgpack
 
 from eventlog.errors import CorruptData, UnsupportedFormat
 from eventlog.groups.record import Place
-from eventlog.groups.work import BACKOFF_MS_MAX, BACKOFF_MS_MIN, Known, SegmentQueue, Task, backoff_ms, decode_known, encode_known
+from eventlog.groups.work import (
+    BACKOFF_MS_MAX,
+    BACKOFF_MS_MIN,
+    KeptEvent,
+    QueuedEvent,
+    SegmentQueue,
+    backoff_ms,
+    decode_known,
+    encode_known,
+)
 from eventlog.ids import AGREED_WITHIN_MS
 from eventlog.limits import WORK_WINDOW_MAX
 
@@ -15,7 +24,7 @@ START = Place(id=0, next_offset=0)
 
 
 def task(number, key=b"k"):
-    return Task(id=number, key=key, place=Place(id=number, next_offset=number), nbytes=1)
+    return QueuedEvent(id=number, key=key, place=Place(id=number, next_offset=number), nbytes=1)
 
 
 def queue(*tasks):
@@ -85,7 +94,7 @@ def test_the_window_is_bounded():
 
 
 def test_what_retention_took_is_done():
-    found = SegmentQueue.load(START, [Known(id=1, deliveries=2), Known(id=3, is_done=True)])
+    found = SegmentQueue.load(START, [KeptEvent(id=1, deliveries=2), KeptEvent(id=3, is_done=True)])
     found.take_in([task(5)], Place(id=6))
     assert found.known == {}
     assert ready(found) == [5]
@@ -155,7 +164,7 @@ def test_forged_records_are_refused():
             decode_known(data, now_ms=0, agreed_ms=0)
 
 
-WAITS = Known(id=1, deliveries=1, ready_ms=5_000 + 60_000)  # for a minute, at 5,000 of the clock of the coordinator that wrote it
+WAITS = KeptEvent(id=1, deliveries=1, ready_ms=5_000 + 60_000)  # for a minute, at 5,000 of the clock of the coordinator that wrote it
 
 
 @pytest.mark.parametrize(
@@ -185,4 +194,8 @@ def test_what_was_kept_with_times_of_the_wall_clock_is_read():
     now_ms = 1_700_000_000_000
     data = b"\x01" + msgpack.encode([[1, -1], [2, 1, "m", 0], [3, 2, "", now_ms + 500]])
     found = decode_known(data, now_ms=77, agreed_ms=now_ms)
-    assert found == [Known(id=1, is_done=True), Known(id=2, deliveries=1, member="m"), Known(id=3, deliveries=2, ready_ms=77 + 500)]
+    assert found == [
+        KeptEvent(id=1, is_done=True),
+        KeptEvent(id=2, deliveries=1, member="m"),
+        KeptEvent(id=3, deliveries=2, ready_ms=77 + 500),
+    ]

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eventlog.errors import CorruptData, NotPrimary
-from eventlog.http.registry import CONTENT_TYPE, PAGES, TAKEN, Answered, answer, is_registry_path
+from eventlog.http.registry import CONTENT_TYPE, PAGES, TAKEN, HttpAnswer, answer, is_registry_path
 from eventlog.schema.registry import Registry
 from tests.schema.registries import Alone, body, record
 
@@ -27,7 +27,7 @@ class Client:
     def __init__(self, registrar: Alone) -> None:
         self.registrar = registrar
 
-    def raw(self, method: str, path: str, data: bytes = b"", *, content_type: str = CONTENT_TYPE) -> Answered:
+    def raw(self, method: str, path: str, data: bytes = b"", *, content_type: str = CONTENT_TYPE) -> HttpAnswer:
         at, _, query = path.partition("?")
         return asyncio.run(answer(self.registrar, method=method, path=at, query=query, content_type=content_type, body=data))
 
@@ -176,7 +176,7 @@ def test_what_may_be_asked_instead_is_said(client: Client):
 def test_the_head_of_a_page_is_that_of_its_get(client: Client):
     client("POST", "/subjects/s/versions", body(A))
     assert client.raw("HEAD", "/subjects/s/versions/1").status == 200
-    assert client.raw("HEAD", "/subjects/s/versions/2") == Answered(status=404, headers={"Content-Type": CONTENT_TYPE}, body=b"")
+    assert client.raw("HEAD", "/subjects/s/versions/2") == HttpAnswer(status=404, headers={"Content-Type": CONTENT_TYPE}, body=b"")
 
 
 @pytest.mark.parametrize("content_type", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"])

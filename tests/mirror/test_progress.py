@@ -6,7 +6,7 @@ import pytest
 
 from eventlog.errors import CorruptData, MirrorTaken
 from eventlog.mirror import progress
-from eventlog.mirror.progress import Snapshot, StaleTerm
+from eventlog.mirror.progress import SnapshotProgress, StaleTerm
 from eventlog.read.position import OFFSET_UNKNOWN
 from tests.mirror.making import mirror
 
@@ -55,7 +55,7 @@ def test_a_record_that_is_missing_among_others_was_lost_and_so_were_all_where_th
 
 def test_of_a_snapshot_its_own_record_may_be_there_alone():
     one = mirror(has_snapshot=True)
-    own = {progress.snapshot_key(one, 0): msgspec.json.encode(Snapshot(cluster="c-1", generation=1, term=4))}
+    own = {progress.snapshot_key(one, 0): msgspec.json.encode(SnapshotProgress(cluster="c-1", generation=1, term=4))}
     segments = written(1, 5, 9, has_snapshot=True)
     assert not progress.is_lost(own, one, has_begun=False, **LOST)
     assert not progress.is_lost(own | segments, one, has_begun=True, **LOST)

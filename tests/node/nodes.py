@@ -16,7 +16,7 @@ from eventlog.node.node import Node
 from eventlog.node.start import open_node
 from eventlog.state.caches import CacheState
 from eventlog.write.groups import Pending, WriteResult
-from eventlog.write.share import Condition
+from eventlog.write.share import KeyCondition
 
 T = TypeVar("T")
 SEGMENTS = 8
@@ -80,7 +80,7 @@ def submit(
             table=table,
             blocks=blocks,
             producer=producer,
-            conditions=() if version == -1 else (Condition(block=0, key=rows[0][0], version=version),),
+            conditions=() if version == -1 else (KeyCondition(block=0, key=rows[0][0], version=version),),
             previous=previous,
             internal=False,
             done=done.set_result,

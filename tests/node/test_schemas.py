@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from eventlog.batch.entries import Entry
+from eventlog.batch.entries import StoredEntry
 from eventlog.errors import NotPrimary, VersionMismatch
 from eventlog.limits import SCHEMA_TEXTS_BYTES_MAX, SCHEMAS_MAX
 from eventlog.node.node import Node
@@ -40,12 +40,12 @@ class Disturbed:
     async def stands(self, route: bytes, mark: tuple[int, int]) -> bool:
         return await self.store.stands(route, mark)
 
-    async def entry(self, cache: str, key: bytes, *, deadline_ms: int) -> Entry | None:
+    async def entry(self, cache: str, key: bytes, *, deadline_ms: int) -> StoredEntry | None:
         self.entries += 1
         await asyncio.sleep(0)
         return await self.store.entry(cache, key, deadline_ms=deadline_ms)
 
-    async def scan(self, cache: str, prefix: bytes, *, deadline_ms: int) -> list[tuple[bytes, Entry]]:
+    async def scan(self, cache: str, prefix: bytes, *, deadline_ms: int) -> list[tuple[bytes, StoredEntry]]:
         self.scans += 1
         return await self.store.scan(cache, prefix, deadline_ms=deadline_ms)
 

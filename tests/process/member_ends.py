@@ -1,7 +1,7 @@
 """A connection greeted as a member's, by whoever can read the metadata: to say on it what no member would."""
 
 from eventlog.control.metastores.location import Location, open_metastore
-from eventlog.control.records import CLUSTER_KEY, IDENTITY_KEY, ClusterKey, Identity, NodeRecord, decode, node_key
+from eventlog.control.records import CLUSTER_KEY, IDENTITY_KEY, ClusterIdentity, ClusterKey, NodeRecord, decode, node_key
 from eventlog.node.cluster.greeting import NONCE_BYTES, PEER_VERSION, Greeting, PeerIdentity
 from eventlog.transport.connection import Connection
 from eventlog.wire import eventlog_pb2 as pb
@@ -21,7 +21,7 @@ async def greet_as_member(
     finally:
         await store.close()
     found = {key: item.value for key, item in items.items() if item is not None}
-    cluster = decode(found[IDENTITY_KEY], Identity, where=IDENTITY_KEY).cluster
+    cluster = decode(found[IDENTITY_KEY], ClusterIdentity, where=IDENTITY_KEY).cluster
     record = decode(found[node_key(number)], NodeRecord, where=node_key(number))
     key = decode(found[CLUSTER_KEY], ClusterKey, where=CLUSTER_KEY).key
     me = PeerIdentity(cluster=cluster, number=as_number or number, incarnation=incarnation or record.incarnation)

@@ -19,7 +19,7 @@ from eventlog.segment.check import check
 from eventlog.segment.memory import open_store as open_memory
 from eventlog.segment.port import Identity, Store, StoreOptions
 from eventlog.segment.recovery import recover
-from eventlog.segment.retention import CacheLog, Limits, Mark, flushed_ceiling, plan_retention
+from eventlog.segment.retention import CacheLog, OwnStep, RetentionLimits, flushed_ceiling, plan_retention
 from eventlog.segment.rocks.store import open_store
 from eventlog.segment.trimming import find_trims, flush_marks, trim_write
 from tests.segment.worlds import Change, World
@@ -196,8 +196,8 @@ def trim(path: str, how: str) -> None:
     for number in range(40, 60):
         tell(world.group(*group_parts(number)))
     world.mark()
-    log = CacheLog(trimmed=Mark(0, 0, 0), steps=world.steps[1], now=world.steps[1][-1])
-    plan = plan_retention(1, log, Limits(nothing=True), physical_ms=0, ceiling=flushed_ceiling(marks, world.ends.ids))
+    log = CacheLog(trimmed=OwnStep(0, 0, 0), steps=world.steps[1], now=world.steps[1][-1])
+    plan = plan_retention(1, log, RetentionLimits(nothing=True), physical_ms=0, ceiling=flushed_ceiling(marks, world.ends.ids))
     trims = find_trims(store, plan, recover(store, keyed={1}).caches[1].trimmed_ids)
     store.trim(*trim_write(trims))
     store.sync(world.ends)

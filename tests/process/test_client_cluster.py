@@ -13,7 +13,7 @@ import eventlog
 from eventlog.client.client import Client, connect
 from eventlog.errors import EventLogError, MetadataUnavailable, NotEnoughReplicas, NotPrimary, TimedOut
 from eventlog.transport.connection import Exchange
-from eventlog.wire.session import Stage
+from eventlog.wire.session import ConnectionStage
 from tests.client.fake_cluster import FakeCluster, cluster_of
 from tests.process.client_ends import FAST, run, until
 
@@ -196,9 +196,9 @@ def test_a_change_while_somebody_has_yet_to_greet_is_told_to_those_who_have() ->
         async with connect(cluster.addresses[1], retry=FAST) as client:
             await connected_to_all(client, cluster)
             _, mute = await asyncio.open_connection(*cluster.addresses[1].split(":"))
-            await until(lambda: Stage.NEW in cluster.stages(1))
+            await until(lambda: ConnectionStage.NEW in cluster.stages(1))
             cluster.move([0], 2)
-            assert Stage.NEW in cluster.stages(1)
+            assert ConnectionStage.NEW in cluster.stages(1)
             await until(lambda: (topology := client._core.nodes.topology) is not None and topology.epoch == cluster.epoch)
             mute.close()
             await mute.wait_closed()

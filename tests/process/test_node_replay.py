@@ -19,7 +19,7 @@ from eventlog.node.state.entries import Page
 from eventlog.segment.keys import cache_range
 from eventlog.state.caches import CacheState
 from eventlog.write.groups import Pending, WriteResult
-from eventlog.write.share import Condition
+from eventlog.write.share import KeyCondition
 from tests.node.nodes import SEGMENTS
 
 KEYS = [b"key-%d" % number for number in range(40)]
@@ -42,7 +42,7 @@ class Writer:
     def __init__(self, seed: int) -> None:
         self.chance = random.Random(seed)
         self.sequences: dict[tuple[str, int, int], int] = {}
-        self.sent: dict[tuple[str, int], tuple[bytes, int, tuple[Condition, ...], Result]] = {}
+        self.sent: dict[tuple[str, int], tuple[bytes, int, tuple[KeyCondition, ...], Result]] = {}
 
     async def write(self, node: Node, cache: CacheState) -> None:
         chance = self.chance
@@ -57,7 +57,7 @@ class Writer:
                 place = (cache.name, producer, int(row["segment"]))
                 row["sequence"] = self.sequences[place] = self.sequences.get(place, -1) + 1
         is_conditional = len(keys) == 1 and chance.random() < 0.3
-        conditions = (Condition(block=0, key=keys[0], version=chance.choice((0, None, 9))),) if is_conditional else ()
+        conditions = (KeyCondition(block=0, key=keys[0], version=chance.choice((0, None, 9))),) if is_conditional else ()
         body = b"".join(frame.buffers)
         result = await send(node, cache, body, blocks=len(frame.table), producer=producer, conditions=conditions)
         if producer:
@@ -74,7 +74,7 @@ class Writer:
         return answers
 
 
-async def send(node: Node, cache: CacheState, body: bytes, *, blocks: int, producer: int, conditions: tuple[Condition, ...]) -> Result:
+async def send(node: Node, cache: CacheState, body: bytes, *, blocks: int, producer: int, conditions: tuple[KeyCondition, ...]) -> Result:
     table, data = read_table(memoryview(body), blocks)
     done: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
     node.writer.submit(

@@ -9,7 +9,7 @@ import eventlog
 from eventlog.batch.build import Columns, build_write
 from eventlog.errors import CacheDropped, CacheRecreated, EventsTrimmed, PositionMismatch
 from eventlog.transport.connect import connect
-from eventlog.transport.greeting import ConnectOptions
+from eventlog.transport.greeting import GreetingOptions
 from eventlog.wire.eventlog_pb2 import Message
 from tests.process.nodes import RETENTION_WHEN_TOLD, NodeProcess
 
@@ -21,7 +21,7 @@ async def raw_write(
 ) -> tuple[bytes, list[str]]:
     """Send one frame as a producer would; return the answer's ids and kinds, and the codes of refused blocks."""
     host, port = address.rsplit(":", 1)
-    connection = await connect(host, int(port), options=ConnectOptions(producer_id=producer))
+    connection = await connect(host, int(port), options=GreetingOptions(producer_id=producer))
     frame = build_write(
         Columns(kinds=np.full(len(keys), kind, np.uint8), keys=keys, values=[b"1" if kind == 0 else b""] * len(keys)), segments=256
     )

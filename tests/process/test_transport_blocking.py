@@ -22,14 +22,14 @@ from eventlog.errors import (
 )
 from eventlog.limits import MIB
 from eventlog.transport.blocking import BlockingConnection, connect, finished
-from eventlog.transport.greeting import ConnectOptions
+from eventlog.transport.greeting import GreetingOptions
 from eventlog.wire.eventlog_pb2 import Done, Get, Keys, LogEnds, Message, Poll, Size, TopologyChanged, Write
 from eventlog.wire.session import SessionOptions
 from tests.process.transport_ends import Answers, item, poll_answer, run, serving
 
 
 def opened(port, *, dispatch=None, **options):
-    return connect("127.0.0.1", port, options=ConnectOptions(**options), dispatch=dispatch or (lambda _: Message(done=Done())))
+    return connect("127.0.0.1", port, options=GreetingOptions(**options), dispatch=dispatch or (lambda _: Message(done=Done())))
 
 
 def against(act, answers=None, *, port=None, **options):
@@ -343,7 +343,7 @@ def test_a_port_where_nobody_listens_is_told_with_what_starts_a_node():
 @pytest.mark.parametrize("host", ["a..b", "a" * 64, "nowhere.invalid"])
 def test_a_host_that_is_not_known_is_told_by_its_name(host):
     with pytest.raises(UnknownHost, match=f"the host name of {host}:1 is not known"):
-        connect(host, 1, options=ConnectOptions(), dispatch=lambda _: Message())
+        connect(host, 1, options=GreetingOptions(), dispatch=lambda _: Message())
 
 
 def test_a_name_service_that_says_nothing_is_not_waited_for(monkeypatch):
@@ -356,7 +356,7 @@ def test_a_name_service_that_says_nothing_is_not_waited_for(monkeypatch):
 
     monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
     with pytest.raises(TimedOut):
-        connect("cluster.example.org", 1, options=ConnectOptions(connect_timeout_ms=50), dispatch=lambda _: Message())
+        connect("cluster.example.org", 1, options=GreetingOptions(connect_timeout_ms=50), dispatch=lambda _: Message())
 
 
 def test_of_a_name_with_several_addresses_one_that_is_gone_keeps_nobody_from_the_others(monkeypatch):
@@ -367,7 +367,7 @@ def test_of_a_name_with_several_addresses_one_that_is_gone_keeps_nobody_from_the
             return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, port)) for address in ("127.0.0.2", "127.0.0.1")]
 
         monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
-        connection = connect("cluster.example.org", port, options=ConnectOptions(), dispatch=lambda _: Message())
+        connection = connect("cluster.example.org", port, options=GreetingOptions(), dispatch=lambda _: Message())
         assert connection.hello.cluster == "test"
         connection.close()
 

@@ -21,7 +21,7 @@ from eventlog.errors import (
     UnsupportedVersion,
 )
 from eventlog.transport.connect import connect
-from eventlog.transport.greeting import ConnectOptions
+from eventlog.transport.greeting import GreetingOptions
 from eventlog.wire.eventlog_pb2 import Clear, Get, GetAnswer, Keys, LogEnds, Message, Ping, Poll, Size, Write
 from eventlog.wire.frames import Codec
 from eventlog.wire.session import SessionOptions
@@ -298,7 +298,7 @@ def test_of_a_name_with_several_addresses_one_that_is_gone_keeps_nobody_from_the
                     gone.listen(0)
                     filling.connect(("127.0.0.2", port))
                 monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", resolving(["127.0.0.2", "127.0.0.1"]))
-                connection = await connect("cluster.example.org", port, options=ConnectOptions(connect_timeout_ms=4_000))
+                connection = await connect("cluster.example.org", port, options=GreetingOptions(connect_timeout_ms=4_000))
                 assert connection.hello.cluster == "test"
                 connection.close()
                 await connection.wait_closed()
@@ -325,7 +325,7 @@ def test_a_server_that_does_not_answer_hello_times_out():
     async def main():
         async with serving(Mute(), handshake_ms_max=60_000) as (server, port):
             with pytest.raises(TimedOut, match="Hello at 127"):
-                await connect("127.0.0.1", port, options=ConnectOptions(connect_timeout_ms=50))
+                await connect("127.0.0.1", port, options=GreetingOptions(connect_timeout_ms=50))
             await until(lambda: not server.connections)
 
     run(main)

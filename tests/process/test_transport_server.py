@@ -12,7 +12,7 @@ import pytest
 from eventlog.errors import ConnectionLost, Overloaded
 from eventlog.limits import FRAME_BYTES_MAX, MIB
 from eventlog.transport.connect import connect
-from eventlog.transport.greeting import ConnectOptions
+from eventlog.transport.greeting import GreetingOptions
 from eventlog.transport.link import FRAMES_PER_TURN_MAX
 from eventlog.transport.server import MEMBER_PLACES, OPERATOR_PLACES, Server, ServerOptions, bind
 from eventlog.wire import frames
@@ -403,7 +403,7 @@ def test_everything_goes_through_tls(loop):
                 futures = [connection.send(Message(write=Write()), body) for body in bodies]
                 assert [bytes((await future).body) for future in futures] == bodies
                 with pytest.raises(ConnectionLost, match=r"(?i)certificate.verify.failed"):
-                    await connect("127.0.0.1", port, options=ConnectOptions(ssl=ssl.create_default_context()))
+                    await connect("127.0.0.1", port, options=GreetingOptions(ssl=ssl.create_default_context()))
                 assert server._budget.holders == 1  # a failed handshake counts nowhere
             await until(lambda: not server.connections)
 

@@ -17,7 +17,7 @@ from eventlog.transport.connect import connect
 from eventlog.transport.connection import Connection
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message
-from eventlog.wire.kinds import SHAPES, Shape
+from eventlog.wire.kinds import SHAPES, ExchangeShape
 from tests.process.clusters import ClusterProcesses, ask
 from tests.process.member_ends import greet_as_member
 
@@ -87,7 +87,7 @@ async def code_of(connection: Connection, kind: str, fields: dict[str, Any]) -> 
     """Return the code of the refusal that a request gets, or an empty text."""
     message = request_of(kind, fields)
     try:
-        if SHAPES[kind] is Shape.STREAM:
+        if SHAPES[kind] is ExchangeShape.STREAM:
             async for _ in connection.stream(message):
                 break
         else:

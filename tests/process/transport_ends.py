@@ -6,7 +6,7 @@ import dataclasses
 
 from eventlog.errors import ConnectionLost, KeyExists
 from eventlog.transport.connect import connect
-from eventlog.transport.greeting import ConnectOptions
+from eventlog.transport.greeting import GreetingOptions
 from eventlog.transport.loops import new_event_loop
 from eventlog.transport.server import Server, ServerOptions
 from eventlog.wire import frames
@@ -129,7 +129,7 @@ async def serving(answers=None, **options):
 
 @contextlib.asynccontextmanager
 async def connected(port, **options):
-    connection = await connect("127.0.0.1", port, options=dataclasses.replace(ConnectOptions(), **options))
+    connection = await connect("127.0.0.1", port, options=dataclasses.replace(GreetingOptions(), **options))
     try:
         yield connection
     finally:

@@ -3,7 +3,7 @@
 import numpy as np
 from hypothesis import strategies as st
 
-from eventlog.read.position import OFFSET_UNKNOWN, Acknowledged, Position, SegmentPositions, Step
+from eventlog.read.position import OFFSET_UNKNOWN, Acknowledged, PinStep, Position, SegmentPositions
 
 ids = st.integers(0, (1 << 63) - 1)
 
@@ -46,6 +46,6 @@ def positions(draw):
         segments=segments,
         at=at,
         unread=unread,
-        steps=tuple(Step(segment=segment, key=key, pin=draw(ids)) for segment, key in sorted(steps)),
+        steps=tuple(PinStep(segment=segment, key=key, pin=draw(ids)) for segment, key in sorted(steps)),
         acknowledged=draw(acknowledged(segments)),
     )

@@ -11,7 +11,7 @@ from eventlog.ids import ID_STEP
 from eventlog.limits import HISTORY_READ_BYTES_FIRST
 from eventlog.read.answer import Limits
 from eventlog.read.cursor import Cursor
-from eventlog.read.history import Bounds, ChunkEnd, History, HistoryRead
+from eventlog.read.history import ChunkEnd, History, HistoryRead, LogBounds
 from eventlog.read.position import SegmentPositions
 from eventlog.segment.keys import parse_log_key
 from tests.node.polling import FakeNode
@@ -53,7 +53,7 @@ def written(groups=10, size=100, segments=4):
 def bounds(*, groups=1 << 20, trimmed_id=0, kept_offset=0):
     """Return the bounds of a log with `groups` events in each segment, and no more than that."""
     places = [np.full(4, place) for place in (trimmed_id, kept_offset, groups)]
-    return Bounds(trimmed_ids=places[0], kept_offsets=places[1], next_offsets=places[2])
+    return LogBounds(trimmed_ids=places[0], kept_offsets=places[1], next_offsets=places[2])
 
 
 def wanted(lasts, *, after=0, events=None, ends=None, chunk_after=0, nbytes_max=1 << 30, is_clean=True, own=None, **limits):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from eventlog.batch.entries import StateCursor
 from eventlog.errors import BadMessage
 from eventlog.read import token
-from eventlog.read.position import STEPS_PER_SEGMENT_MAX, SegmentPositions, Step
+from eventlog.read.position import STEPS_PER_SEGMENT_MAX, PinStep, SegmentPositions
 from eventlog.read.state import NextRead, Overlap, StateProgress, tail_of, with_steps
 from tests.examples import examples
 
@@ -75,9 +75,9 @@ def test_a_position_of_steps_that_are_none_of_a_state_read_is_refused():
     good = progress.position(**PLACE)
     for steps in (
         good.steps[1:],
-        (Step(segment=0, key=b"", pin=1), *good.steps[1:]),
-        (*good.steps, Step(segment=2, key=b"k", pin=1)),
-        (*good.steps, Step(segment=1, key=b"k", pin=4), Step(segment=1, key=b"l", pin=3)),
+        (PinStep(segment=0, key=b"", pin=1), *good.steps[1:]),
+        (*good.steps, PinStep(segment=2, key=b"k", pin=1)),
+        (*good.steps, PinStep(segment=1, key=b"k", pin=4), PinStep(segment=1, key=b"l", pin=3)),
     ):
         with pytest.raises(BadMessage):
             StateProgress.of(replace(good, steps=tuple(sorted(steps))))

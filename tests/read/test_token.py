@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from eventlog.errors import BadMessage
 from eventlog.read import token
-from eventlog.read.position import Acknowledged, Position, SegmentPositions, Step
+from eventlog.read.position import Acknowledged, PinStep, Position, SegmentPositions
 from tests.read.positions import positions
 
 SCALAR = Position(cluster="c", cache_id=3, segments=256, at=(7 << 22) + 5)
@@ -20,7 +20,7 @@ FULL = Position(
     cache_id=1,
     segments=8,
     at=SOME,
-    steps=(Step(segment=2, key=b"k", pin=7),),
+    steps=(PinStep(segment=2, key=b"k", pin=7),),
     acknowledged=(Acknowledged(segment=5, first=10, last=12),),
 )
 
@@ -97,12 +97,12 @@ def test_text_written_another_way_is_refused():
         replace(SCALAR, cluster=""),
         replace(FULL, at=replace(SOME, ids=np.array([9, -8]))),
         replace(FULL, at=replace(SOME, offsets=np.array([-2, 4]))),
-        replace(FULL, steps=(Step(segment=8, key=b"", pin=1),)),
-        replace(FULL, steps=(Step(segment=1, key=b"", pin=-1),)),
-        replace(FULL, steps=(Step(segment=1, key=bytes(5000), pin=1),)),
-        replace(FULL, steps=(Step(segment=1, key=b"b", pin=1), Step(segment=1, key=b"a", pin=2))),
-        replace(FULL, steps=(Step(segment=1, key=b"a", pin=1), Step(segment=1, key=b"a", pin=2))),
-        replace(FULL, steps=tuple(Step(segment=1, key=bytes([n]), pin=1) for n in range(17))),
+        replace(FULL, steps=(PinStep(segment=8, key=b"", pin=1),)),
+        replace(FULL, steps=(PinStep(segment=1, key=b"", pin=-1),)),
+        replace(FULL, steps=(PinStep(segment=1, key=bytes(5000), pin=1),)),
+        replace(FULL, steps=(PinStep(segment=1, key=b"b", pin=1), PinStep(segment=1, key=b"a", pin=2))),
+        replace(FULL, steps=(PinStep(segment=1, key=b"a", pin=1), PinStep(segment=1, key=b"a", pin=2))),
+        replace(FULL, steps=tuple(PinStep(segment=1, key=bytes([n]), pin=1) for n in range(17))),
         replace(FULL, acknowledged=(Acknowledged(segment=9, first=1, last=2),)),
         replace(FULL, acknowledged=(Acknowledged(segment=1, first=3, last=2),)),
         replace(FULL, acknowledged=(Acknowledged(segment=1, first=1, last=3), Acknowledged(segment=1, first=3, last=4))),

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from eventlog.errors import BadMessage
-from eventlog.replication import LostRange, Message, Replica
+from eventlog.replication import GivenUpRange, Message, Replica
 from eventlog.replication import commands as do
 from eventlog.replication.messages import ACK, APPEND, CUT, HELD, HISTORY, MISMATCH, REFUSED, STALE, UNKNOWN
 from tests.replication.worlds import Node, World, led
@@ -22,7 +22,7 @@ def send(node: Node, *rows: Row, sender: int = 1, correlation: int = 99, recipie
 
 def answers(commands: do.Commands) -> list[tuple[int, int, int]]:
     """Return (segment, status, end) of every row answered."""
-    rows = b"".join(command.rows for command in commands if isinstance(command, do.Answer))
+    rows = b"".join(command.rows for command in commands if isinstance(command, do.Acknowledge))
     return [(row[0], row[1], row[3]) for row in np.frombuffer(rows, ACK).tolist()]
 
 
@@ -273,7 +273,7 @@ def test_what_an_operator_gave_up_is_dropped_with_its_state():
     world[2].crash()
     world[3].start()
     world.acknowledged = [list(log) for log in world[3].logs]
-    world.appoint(3, in_sync=(3,), lost=(LostRange(forced_end, 10**6),))
+    world.appoint(3, in_sync=(3,), lost=(GivenUpRange(forced_end, 10**6),))
     world.tell()
     world.settle(decide=False)
     for number in (1, 2):

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eventlog.errors import BadMessage
-from eventlog.replication.columns import ONE_ACK, Columns, plain_row, plain_rows
+from eventlog.replication.columns import ONE_ACK, SegmentColumns, plain_row, plain_rows
 from eventlog.replication.messages import ACK, APPEND, CHUNK, CUT, HELD, decode_acks, decode_appends, decode_body, value_places, value_table
 from eventlog.replication.terms import Options, Replica
 
@@ -28,7 +28,7 @@ def test_the_layout_of_rows_is_frozen():
 
 @given(segment=st.integers(0, SEGMENTS - 1), epoch=st.integers(1, (1 << 32) - 1), previous=ids, length=st.integers(1, 1000))
 def test_rows_come_back_as_they_were_made_with_arrays_or_without(segment: int, epoch: int, previous: int, length: int):
-    columns = Columns(SEGMENTS, own=Replica(1, "a"), session="", options=Options())
+    columns = SegmentColumns(SEGMENTS, own=Replica(1, "a"), session="", options=Options())
     columns.epochs[segment] = epoch
     last = previous + length
     made = plain_row(columns, segment, previous=previous, last=last, count=3)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from eventlog.errors import BadMessage
-from eventlog.replication import EpochStart, LostRange, Message, Options, Replica, Replication, Term
+from eventlog.replication import EpochStart, GivenUpRange, Message, Options, Replica, Replication, Term
 from eventlog.replication import commands as do
 from eventlog.replication.messages import APPEND, decode_appends, value_places
 
@@ -176,7 +176,7 @@ class Node:
                 counted = np.diff(value_places(table)).tolist()
                 per_row = [next(sent) if count else [] for count in counted]
                 self._post(to, correlation, rows, values=per_row)
-            case do.Answer(to=to, correlation=correlation, rows=rows):
+            case do.Acknowledge(to=to, correlation=correlation, rows=rows):
                 self._post(to, correlation, rows, is_ack=True)
             case do.ReadLog():
                 self.reads.append(lambda: self._read(command))
@@ -391,7 +391,7 @@ class World:
         owners: tuple[int, ...] = (),
         in_sync: tuple[int, ...] = (),
         needed: int = 1,
-        lost: tuple[LostRange, ...] = (),
+        lost: tuple[GivenUpRange, ...] = (),
     ) -> None:
         """Commit a new epoch of the segments under `primary`; nodes learn of it with `tell`."""
         for segment in range(self.segments) if segments is None else segments:

@@ -8,15 +8,15 @@ from hypothesis import strategies as st
 
 from eventlog.routing.lanes import Lanes, lane_apart
 from eventlog.routing.routes import NOBODY
-from eventlog.routing.window import Blocks, Frame, Numbering
+from eventlog.routing.window import Blocks, NumberedFrame, Numbering
 from tests.examples import examples
 
 SEGMENTS = 4
 Names = list[str]
 
 
-def split(frame: Frame[Names], blocks: Blocks) -> Frame[Names]:
-    return Frame(cache=frame.cache, segments=frame.segments[blocks], content=[frame.content[block] for block in blocks.tolist()])
+def split(frame: NumberedFrame[Names], blocks: Blocks) -> NumberedFrame[Names]:
+    return NumberedFrame(cache=frame.cache, segments=frame.segments[blocks], content=[frame.content[block] for block in blocks.tolist()])
 
 
 def lanes_of(primaries: list[int]) -> Lanes[Names]:
@@ -35,15 +35,15 @@ def connect(lanes: Lanes[Names], *numbers: int) -> None:
         lanes.window(number).resume()
 
 
-def frame(name: str, *segments: int) -> Frame[Names]:
-    return Frame(cache=1, segments=np.array(segments), content=[f"{name}{segment}" for segment in segments])
+def frame(name: str, *segments: int) -> NumberedFrame[Names]:
+    return NumberedFrame(cache=1, segments=np.array(segments), content=[f"{name}{segment}" for segment in segments])
 
 
-def sent(lanes: Lanes[Names], lane: int) -> list[Frame[Names]]:
+def sent(lanes: Lanes[Names], lane: int) -> list[NumberedFrame[Names]]:
     return list(iter(lanes.window(lane).take, None))
 
 
-def shown(frames: list[Frame[Names]]) -> list[tuple[Names, list[int]]]:
+def shown(frames: list[NumberedFrame[Names]]) -> list[tuple[Names, list[int]]]:
     return [(each.content, each.sequences.tolist()) for each in frames]
 
 
@@ -150,7 +150,7 @@ class Cluster:
         self.primaries = [1] * SEGMENTS
         self.lanes = lanes_of(self.primaries)
         self.written: dict[int, list[str]] = {segment: [] for segment in range(SEGMENTS)}
-        self.on_the_way: dict[int, list[Frame[Names]]] = {1: [], 2: [], 3: []}
+        self.on_the_way: dict[int, list[NumberedFrame[Names]]] = {1: [], 2: [], 3: []}
         self.added = 0
         self.short: set[int] = set()
         connect(self.lanes, 1, 2, 3)
@@ -200,7 +200,7 @@ class Cluster:
         else:
             window.answered(each)
 
-    def write(self, number: int, each: Frame[Names]) -> bool:
+    def write(self, number: int, each: NumberedFrame[Names]) -> bool:
         """As a node does: all or nothing of a frame, in dense numbers, what is known again is not written twice."""
         rows = list(zip(each.segments.tolist(), each.sequences.tolist(), each.content, strict=True))
         known = [sequence < len(self.written[segment]) and self.written[segment][sequence] == name for segment, sequence, name in rows]

@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 
 from eventlog.limits import PRODUCER_RESULTS_KEPT
-from eventlog.routing.window import BEHIND_MAX, SEQUENCE_MAX, Frame, Numbering, State, Window
+from eventlog.routing.window import BEHIND_MAX, SEQUENCE_MAX, NumberedFrame, Numbering, State, Window
 
 SEGMENTS = 3
 
 
-def frame(name: int, *segments: int) -> Frame[int]:
-    return Frame(cache=1, segments=np.array(segments, np.int64), content=name)
+def frame(name: int, *segments: int) -> NumberedFrame[int]:
+    return NumberedFrame(cache=1, segments=np.array(segments, np.int64), content=name)
 
 
 def window(*, numbered: bool = True, numbering: Numbering | None = None) -> Window[int]:
@@ -19,7 +19,7 @@ def window(*, numbered: bool = True, numbering: Numbering | None = None) -> Wind
     return opened
 
 
-def send(opened: Window[int], *frames: Frame[int]) -> list[Frame[int]]:
+def send(opened: Window[int], *frames: NumberedFrame[int]) -> list[NumberedFrame[int]]:
     for each in frames:
         opened.add(each)
     return list(iter(opened.take, None))
@@ -41,7 +41,7 @@ def test_numbers_are_dense_in_each_segment() -> None:
 
 def test_caches_are_numbered_apart() -> None:
     opened = window()
-    other: Frame[int] = Frame(cache=2, segments=np.array([0]), content=1)
+    other: NumberedFrame[int] = NumberedFrame(cache=2, segments=np.array([0]), content=1)
     assert [each.sequences.tolist() for each in send(opened, frame(0, 0), other)] == [[0], [0]]
 
 

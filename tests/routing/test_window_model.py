@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from eventlog.errors import EventLogError, Overloaded, ProducerUnknown, SequenceGap
 from eventlog.limits import PRODUCER_RESULTS_KEPT
-from eventlog.routing.window import Frame, Numbering, Window, judge
+from eventlog.routing.window import NumberedFrame, Numbering, Window, judge
 from tests.examples import examples
 
 SEGMENTS = 3
@@ -21,7 +21,7 @@ SEGMENTS = 3
 class Sending:
     """One frame as it lies in the buffers of a connection."""
 
-    frame: Frame[list[str]]
+    frame: NumberedFrame[list[str]]
     producer: int
     blocks: list[tuple[int, int, str]]
 
@@ -99,7 +99,7 @@ class Client:
         name = f"f{self.count}"
         self.count += 1
         names = [f"{name}.{segment}" for segment in segments]
-        self.window.add(Frame(cache=1, segments=np.array(segments), content=names))
+        self.window.add(NumberedFrame(cache=1, segments=np.array(segments), content=names))
         self.pump()
 
     def pump(self) -> None:
@@ -108,7 +108,7 @@ class Client:
         if self.window.wants_anew and not list(self.window.unanswered()):
             self.disconnect()
 
-    def send(self, sent: Frame[list[str]]) -> None:
+    def send(self, sent: NumberedFrame[list[str]]) -> None:
         blocks = list(zip(sent.segments.tolist(), sent.sequences.tolist(), sent.content, strict=True))
         self.unread[-1].append(Sending(frame=sent, producer=self.producer, blocks=blocks))
 
@@ -139,16 +139,16 @@ class Client:
             self.sort_out(sent, refusals)
         self.pump()
 
-    def sort_out(self, sent: Frame[list[str]], refusals: dict[int, EventLogError]) -> None:
+    def sort_out(self, sent: NumberedFrame[list[str]], refusals: dict[int, EventLogError]) -> None:
         verdict = judge(refusals, sequences=sent.sequences, answered=self.window.answered_before(sent), doubtful=sent.doubtful)
         self.acknowledge(sent, [block for block in range(len(sent.content)) if block not in refusals])
         self.unknown.update(sent.content[block] for block in verdict.failed)
-        rest = Frame(cache=1, segments=sent.segments[verdict.again], content=[sent.content[block] for block in verdict.again])
+        rest = NumberedFrame(cache=1, segments=sent.segments[verdict.again], content=[sent.content[block] for block in verdict.again])
         rest.wanted = sent.wanted and bool(verdict.again)
         free, again = np.array(verdict.unnumbered, np.int64), np.array(verdict.again, np.int64)
         self.window.refused_in_part(sent, rest, free=free, again=again, told=verdict.told, is_behind=verdict.is_behind)
 
-    def acknowledge(self, sent: Frame[list[str]], blocks: "range | list[int]") -> None:
+    def acknowledge(self, sent: NumberedFrame[list[str]], blocks: "range | list[int]") -> None:
         self.acknowledged += [(int(sent.segments[block]), sent.content[block]) for block in blocks]
 
     def abandon(self, which: int) -> None:

@@ -5,7 +5,7 @@ from eventlog.ids import ID_STEP
 from eventlog.segment import keys
 from eventlog.segment.cutting import caches_in, plan_cuts
 from eventlog.segment.memory import open_store
-from eventlog.segment.port import LogEnds
+from eventlog.segment.port import StoreEnds
 from eventlog.segment.walking import read_segment
 
 
@@ -19,7 +19,7 @@ def world(*bases, cache_of=lambda base: 1 + base % 2):
     store = open_store("", segments=4)
     store.append([value(1, cache_of(base), base, epoch=1 + (base >= 40)) for base in bases], [])
     store.append([value(2, 1, 99)], [keys.encode_epoch(1, 1, 1, previous=0), keys.encode_epoch(1, 2, 40, previous=31)])
-    ends = LogEnds.empty(4)
+    ends = StoreEnds.empty(4)
     ends.ids[1], ends.epochs[1] = max(bases, default=0), 2
     return store, ends
 

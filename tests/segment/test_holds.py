@@ -5,20 +5,20 @@ from hypothesis import strategies as st
 
 from eventlog.ids import ID_MAX, id_before
 from eventlog.segment.holds import Hold, fewer, fewer_heads, held_percent, hold_ceiling, keeping_back, merged
-from eventlog.segment.retention import CacheLog, Head, Limits, Mark, plan_retention
+from eventlog.segment.retention import CacheLog, OwnStep, RetentionLimits, StoredHead, plan_retention
 
 NOW_MS = 1_700_000_000_000
 
 
-def log_of(values: list[Head], every: int = 1) -> CacheLog:
+def log_of(values: list[StoredHead], every: int = 1) -> CacheLog:
     """The log of a primary, with a step at every so many stored values."""
     steps, events, nbytes = [], 0, 0
     for number, value in enumerate(sorted(values), 1):
         events, nbytes = events + value.events, nbytes + value.nbytes
         if number % every == 0:
-            steps.append(Mark(value.last_id, events, nbytes))
+            steps.append(OwnStep(value.last_id, events, nbytes))
     last = max((value.last_id for value in values), default=0)
-    return CacheLog(trimmed=Mark(0, 0, 0), steps=steps, now=Mark(last, events, nbytes))
+    return CacheLog(trimmed=OwnStep(0, 0, 0), steps=steps, now=OwnStep(last, events, nbytes))
 
 
 @st.composite
@@ -29,13 +29,15 @@ def clusters(draw):
     primaries = draw(st.integers(1, 3))
     parts = [[] for _ in range(primaries)]
     for id_ in ids:
-        parts[draw(st.integers(0, primaries - 1))].append(Head(id_, draw(st.integers(1, 5)), draw(st.integers(1, 400))))
+        parts[draw(st.integers(0, primaries - 1))].append(StoredHead(id_, draw(st.integers(1, 5)), draw(st.integers(1, 400))))
     return parts, draw(st.integers(1, 7))
 
 
 caps = st.sampled_from([0, 100, 2_000]), st.sampled_from([0, 5_000, 30_000])
 holds = st.builds(Hold, st.just("a"), st.integers(0, 60), *caps, st.booleans())
-limits = st.builds(Limits, time_ms=st.sampled_from([0, 9_000]), nbytes=st.sampled_from([0, 500]), events=st.sampled_from([0, 7, 40]))
+limits = st.builds(
+    RetentionLimits, time_ms=st.sampled_from([0, 9_000]), nbytes=st.sampled_from([0, 500]), events=st.sampled_from([0, 7, 40])
+)
 
 
 def after(parts, id_):
@@ -78,12 +80,12 @@ def test_a_merged_log_never_says_less_than_there_was(cluster):
 
 
 def test_without_a_cap_nothing_is_held():
-    log = log_of([Head(id_before(NOW_MS), 1, 10)])
+    log = log_of([StoredHead(id_before(NOW_MS), 1, 10)])
     assert hold_ceiling(log, [Hold("a", 0, 0, 0)], physical_ms=NOW_MS) == ID_MAX
 
 
 def test_of_two_caps_the_one_used_up_first_ends_the_hold():
-    values = [Head(id_before(NOW_MS - 1_000 * (100 - number)), 1, 10) for number in range(100)]
+    values = [StoredHead(id_before(NOW_MS - 1_000 * (100 - number)), 1, 10) for number in range(100)]
     log = log_of(values)
 
     def ceiling(nbytes, time_ms):
@@ -95,7 +97,7 @@ def test_of_two_caps_the_one_used_up_first_ends_the_hold():
 
 
 def test_a_cap_ends_nothing_before_the_listener_was_warned():
-    values = [Head(id_before(NOW_MS - 1_000 * (100 - number)), 1, 10) for number in range(100)]
+    values = [StoredHead(id_before(NOW_MS - 1_000 * (100 - number)), 1, 10) for number in range(100)]
     log = log_of(values)
     for caps in ((500, 0), (0, 50_000), (500, 50_000)):
         hold = Hold("a", values[9].last_id, *caps)
@@ -104,7 +106,7 @@ def test_a_cap_ends_nothing_before_the_listener_was_warned():
 
 
 def test_those_keep_back_but_for_whom_all_up_to_an_id_could_go():
-    values = [Head(id_before(NOW_MS - 1_000 * (100 - number)), 1, 10) for number in range(100)]
+    values = [StoredHead(id_before(NOW_MS - 1_000 * (100 - number)), 1, 10) for number in range(100)]
     ids, log = [value.last_id for value in values], log_of(values)
     behind, ahead = Hold("behind", ids[9], 1 << 30, 0), Hold("ahead", ids[90], 1 << 30, 0)
     passed, unbound = Hold("passed", ids[9], 500, 0, warned=True), Hold("unbound", ids[0], 0, 0)
@@ -116,20 +118,20 @@ def test_those_keep_back_but_for_whom_all_up_to_an_id_could_go():
 
 
 def test_the_window_is_the_larger_of_the_hold_and_what_the_cache_keeps():
-    values = [Head(id_before(NOW_MS - 1_000 * (100 - number)), 1, 10) for number in range(100)]
+    values = [StoredHead(id_before(NOW_MS - 1_000 * (100 - number)), 1, 10) for number in range(100)]
     log = log_of(values)
     at = values[49].last_id  # 50 events, 500 bytes, some 51 s behind
-    assert held_percent(log, Hold("a", at, 1_000, 0), Limits(nbytes=600), physical_ms=NOW_MS) == 50
-    assert held_percent(log, Hold("a", at, 400, 0), Limits(nbytes=1_000), physical_ms=NOW_MS) == 50
-    assert held_percent(log, Hold("a", at, 0, 0), Limits(events=62), physical_ms=NOW_MS) == 80
-    assert held_percent(log, Hold("a", at, 0, 102_000), Limits(events=1), physical_ms=NOW_MS) == 50
-    assert held_percent(log, Hold("a", at, 1, 0), Limits(), physical_ms=NOW_MS) == 0
-    assert held_percent(log, Hold("a", values[-1].last_id, 1, 0), Limits(events=1), physical_ms=NOW_MS) == 0
+    assert held_percent(log, Hold("a", at, 1_000, 0), RetentionLimits(nbytes=600), physical_ms=NOW_MS) == 50
+    assert held_percent(log, Hold("a", at, 400, 0), RetentionLimits(nbytes=1_000), physical_ms=NOW_MS) == 50
+    assert held_percent(log, Hold("a", at, 0, 0), RetentionLimits(events=62), physical_ms=NOW_MS) == 80
+    assert held_percent(log, Hold("a", at, 0, 102_000), RetentionLimits(events=1), physical_ms=NOW_MS) == 50
+    assert held_percent(log, Hold("a", at, 1, 0), RetentionLimits(), physical_ms=NOW_MS) == 0
+    assert held_percent(log, Hold("a", values[-1].last_id, 1, 0), RetentionLimits(events=1), physical_ms=NOW_MS) == 0
 
 
 @given(st.integers(0, 300))
 def test_fewer_steps_end_with_the_last(count):
-    steps = [Mark(number, number, number) for number in range(count)]
+    steps = [OwnStep(number, number, number) for number in range(count)]
     found = fewer(steps)
     assert len(found) == min(count, 64)
     assert found == sorted(set(found))
@@ -138,7 +140,7 @@ def test_fewer_steps_end_with_the_last(count):
 
 @given(st.integers(0, 300), st.integers(1, 50))
 def test_fewer_heads_add_up_to_the_same(count, most):
-    heads = [Head(number, 2, 3) for number in range(count)]
+    heads = [StoredHead(number, 2, 3) for number in range(count)]
     found = fewer_heads(heads, most)
     assert len(found) <= most
     assert (sum(head.events for head in found), sum(head.nbytes for head in found)) == (2 * count, 3 * count)

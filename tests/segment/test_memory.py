@@ -4,7 +4,7 @@ import pytest
 
 from eventlog.errors import DiskFull, StoreFenced
 from eventlog.segment.memory import MemoryDisk, MemoryStore, open_store
-from eventlog.segment.port import LogEnds, Store, StoreOptions
+from eventlog.segment.port import Store, StoreEnds, StoreOptions
 from eventlog.testing.store_contract import ALL, SEGMENTS, StoreContract, ends_at, log_pairs
 
 
@@ -13,7 +13,7 @@ class TestMemoryStore(StoreContract):
 
     def open_store(self, path: Path, options: StoreOptions) -> Store:
         if not hasattr(self, "disk"):
-            self.disk = MemoryDisk(segments=SEGMENTS, ends=LogEnds.empty(SEGMENTS))
+            self.disk = MemoryDisk(segments=SEGMENTS, ends=StoreEnds.empty(SEGMENTS))
         return MemoryStore(self.disk, options)
 
     def crash(self, store: Store, path: Path, options: StoreOptions) -> Store:

@@ -5,7 +5,7 @@ from eventlog.errors import CorruptData, LostDisk
 from eventlog.ids import ID_MAX, ID_STEP
 from eventlog.segment import keys
 from eventlog.segment.memory import MemoryStore, open_store
-from eventlog.segment.port import LogEnds
+from eventlog.segment.port import StoreEnds
 from eventlog.segment.recovery import recover
 from eventlog.segment.walking import read_sound
 from tests.segment.worlds import World, stored_value
@@ -122,7 +122,7 @@ def test_an_emptied_log_is_a_lost_disk_in_each_segment_that_had_one(world):
 def test_an_end_of_an_older_epoch_is_a_lost_disk(world):
     last = world.group((0, 1, [(b"a", b"1")]))
     ids = np.array([last, 0, 0, 0])
-    world.store.sync(LogEnds(ids=ids, epochs=np.array([2, 0, 0, 0], np.uint32)))
+    world.store.sync(StoreEnds(ids=ids, epochs=np.array([2, 0, 0, 0], np.uint32)))
     assert [kind for kind, _ in refusals(reopened(world))] == [LostDisk]
 
 

@@ -5,7 +5,7 @@ import pytest
 from eventlog.ids import ID_STEP
 from eventlog.segment import keys
 from eventlog.segment.memory import MemoryStore, open_store
-from eventlog.segment.port import LogEnds
+from eventlog.segment.port import StoreEnds
 from eventlog.segment.recovery import recover
 from eventlog.segment.salvage import cut_faulty, drop_faulty
 from tests.segment.worlds import World
@@ -102,7 +102,7 @@ def test_a_store_without_faults_stays_as_it_is(world):
     before = store.read_log(*EVERYTHING, bytes_max=1 << 20), store.read_state(*EVERYTHING, limit=1 << 20)
     assert drop_faulty(store, keyed=KEYED) == cut_faulty(store, keyed=KEYED) == []
     assert (store.read_log(*EVERYTHING, bytes_max=1 << 20), store.read_state(*EVERYTHING, limit=1 << 20)) == before
-    assert isinstance(store.ends, LogEnds)
+    assert isinstance(store.ends, StoreEnds)
 
 
 def test_a_log_with_a_hole_begins_after_it_and_keeps_the_state(world):

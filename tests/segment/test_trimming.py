@@ -4,7 +4,7 @@ from eventlog.ids import ID_STEP
 from eventlog.segment import keys
 from eventlog.segment.memory import MemoryStore, open_store
 from eventlog.segment.recovery import recover
-from eventlog.segment.retention import CacheLog, Limits, Mark, flushed_ceiling, plan_retention, refine
+from eventlog.segment.retention import CacheLog, OwnStep, RetentionLimits, flushed_ceiling, plan_retention, refine
 from eventlog.segment.trimming import find_trims, flush_marks, read_heads, trim_ranges, trim_write
 from tests.segment.worlds import World
 
@@ -22,7 +22,7 @@ def world():
 def make_plan(world, limits, *, per_step=1):
     marks = flush_marks(world.store)
     steps = world.steps[1]
-    log = CacheLog(trimmed=Mark(0, 0, 0), steps=steps[::per_step], now=steps[-1])
+    log = CacheLog(trimmed=OwnStep(0, 0, 0), steps=steps[::per_step], now=steps[-1])
     return plan_retention(1, log, limits, physical_ms=0, ceiling=flushed_ceiling(marks, world.ends.ids))
 
 
@@ -41,7 +41,7 @@ def kept(world, cache):
 
 
 def test_a_plan_removes_whole_values_of_one_cache_in_every_segment(world):
-    plan = make_plan(world, Limits(events=6))
+    plan = make_plan(world, RetentionLimits(events=6))
     trims = trim(world, plan)
     assert {row.segment for row in trims} == {0, 1, 2}
     before, after = kept(world, 1)
@@ -52,7 +52,7 @@ def test_a_plan_removes_whole_values_of_one_cache_in_every_segment(world):
 
 
 def test_the_rows_name_the_last_event_that_went(world):
-    trim(world, make_plan(world, Limits(events=6)))
+    trim(world, make_plan(world, RetentionLimits(events=6)))
     recovery = recover(world.store, keyed={1, 2})
     assert recovery.refusals == ()
     for segment in range(3):
@@ -63,21 +63,21 @@ def test_the_rows_name_the_last_event_that_went(world):
 
 
 def test_a_second_trim_removes_only_what_is_new(world):
-    trim(world, make_plan(world, Limits(events=10)))
-    assert trim(world, make_plan(world, Limits(events=10))) == []
-    assert trim(world, make_plan(world, Limits(events=6))) != []
+    trim(world, make_plan(world, RetentionLimits(events=10)))
+    assert trim(world, make_plan(world, RetentionLimits(events=10))) == []
+    assert trim(world, make_plan(world, RetentionLimits(events=6))) != []
 
 
 def test_a_cut_within_a_step_is_found_from_headers(world):
-    plan = make_plan(world, Limits(events=6), per_step=8)
+    plan = make_plan(world, RetentionLimits(events=6), per_step=8)
     assert plan.window is not None
     fine = refine(plan, read_heads(world.store, plan))
-    assert fine.cut == make_plan(world, Limits(events=6)).cut
+    assert fine.cut == make_plan(world, RetentionLimits(events=6)).cut
 
 
 def test_heads_are_read_page_by_page(world):
-    plan = make_plan(world, Limits(nothing=True, events=0), per_step=50)
-    whole = make_plan(world, Limits(events=1), per_step=50)
+    plan = make_plan(world, RetentionLimits(nothing=True, events=0), per_step=50)
+    whole = make_plan(world, RetentionLimits(events=1), per_step=50)
     assert whole.window is not None
     heads = read_heads(world.store, whole)
     assert read_heads(world.store, whole, bytes_max=1) == heads
@@ -86,7 +86,7 @@ def test_heads_are_read_page_by_page(world):
 
 
 def test_a_value_on_both_sides_of_the_cut_stays(world):
-    plan = make_plan(world, Limits(events=6))
+    plan = make_plan(world, RetentionLimits(events=6))
     inside = plan.cut._replace(id=plan.cut.id - ID_STEP)
     trims = find_trims(
         world.store, type(plan)(cache=1, rule=plan.rule, trimmed=plan.trimmed, cut=inside, now=plan.now, top=plan.top), [0] * 4
@@ -95,12 +95,12 @@ def test_a_value_on_both_sides_of_the_cut_stays(world):
 
 
 def test_what_counts_as_trimmed_is_not_trimmed_again(world):
-    plan = make_plan(world, Limits(events=6))
+    plan = make_plan(world, RetentionLimits(events=6))
     assert {row.segment for row in find_trims(world.store, plan, [plan.cut.id, 0, 0, 0])} == {1, 2}
 
 
 def test_ranges_begin_with_the_cache(world):
-    trims = find_trims(world.store, make_plan(world, Limits(events=6)), [0] * 4)
+    trims = find_trims(world.store, make_plan(world, RetentionLimits(events=6)), [0] * 4)
     for (lower, upper), row in zip(trim_ranges(trims), trims, strict=True):
         assert lower == keys.cache_range(row.segment, 1)[0]
         assert keys.log_key(row.segment, 1, row.last_id) < upper <= keys.log_key(row.segment, 1, row.last_id + 1)
@@ -112,8 +112,8 @@ def test_nothing_above_the_durable_marks_is_removed_so_a_crash_loses_no_state(wo
     marks = flush_marks(world.store)
     world.group((0, 1, [(b"later", b"1")]))
     world.mark()  # applied, not flushed
-    log = CacheLog(trimmed=Mark(0, 0, 0), steps=world.steps[1], now=world.steps[1][-1])
-    plan = plan_retention(1, log, Limits(nothing=True), physical_ms=0, ceiling=flushed_ceiling(marks, world.ends.ids))
+    log = CacheLog(trimmed=OwnStep(0, 0, 0), steps=world.steps[1], now=world.steps[1][-1])
+    plan = plan_retention(1, log, RetentionLimits(nothing=True), physical_ms=0, ceiling=flushed_ceiling(marks, world.ends.ids))
     trim(world, plan)
     world.store.sync(world.ends)
     world.store.disk.crash()

@@ -11,9 +11,9 @@ from eventlog.errors import EventLogError
 from eventlog.events import Kind
 from eventlog.ids import ID_STEP
 from eventlog.segment import keys
-from eventlog.segment.port import LogEnds, Store
+from eventlog.segment.port import Store, StoreEnds
 from eventlog.segment.recovery import Recovery
-from eventlog.segment.retention import Mark
+from eventlog.segment.retention import OwnStep
 
 Change = tuple[bytes, bytes | None]  # key, value; None removes
 
@@ -44,13 +44,13 @@ class World:
     next_id: int = ID_STEP
     epoch: int = 1
     offsets: dict[tuple[int, int], int] = field(default_factory=dict)
-    steps: dict[int, list[Mark]] = field(default_factory=dict)
+    steps: dict[int, list[OwnStep]] = field(default_factory=dict)
     state: dict[bytes, bytes] = field(default_factory=dict)
     log: dict[bytes, bytes] = field(default_factory=dict)
-    ends: LogEnds = None  # type: ignore[assignment]
+    ends: StoreEnds = None  # type: ignore[assignment]
 
     def __post_init__(self):
-        self.ends = LogEnds.empty(self.store.segments)
+        self.ends = StoreEnds.empty(self.store.segments)
         for segment in range(self.store.segments):
             self.store.append([], [keys.encode_epoch(segment, self.epoch, self.next_id if self.epoch > 1 else 0, previous=0)])
 
@@ -61,7 +61,7 @@ class World:
         made = cls(store, next_id=recovery.last_id + ID_STEP, epoch=epoch)
         for cache, tail in recovery.caches.items():
             made.offsets |= {(segment, cache): int(offset) for segment, offset in enumerate(tail.next_offsets)}
-        made.ends = LogEnds(ids=recovery.ends.ids.copy(), epochs=recovery.ends.epochs.copy())
+        made.ends = StoreEnds(ids=recovery.ends.ids.copy(), epochs=recovery.ends.epochs.copy())
         return made
 
     def group(self, *parts: tuple[int, int, list[Change]], sync: bool = True, apply: bool = True) -> int:
@@ -99,11 +99,11 @@ class World:
         self.next_id += max(len(changes), 1) * ID_STEP
         last = self.next_id - ID_STEP
         self.offsets[segment, cache] = self.offsets.get((segment, cache), 0) + len(changes)
-        before = self.steps.setdefault(cache, [Mark(0, 0, 0)])[-1]
-        self.steps[cache].append(Mark(last, before.events + len(changes), before.nbytes + len(data)))
+        before = self.steps.setdefault(cache, [OwnStep(0, 0, 0)])[-1]
+        self.steps[cache].append(OwnStep(last, before.events + len(changes), before.nbytes + len(data)))
         ids, epochs = self.ends.ids.copy(), self.ends.epochs.copy()
         ids[segment], epochs[segment] = last, self.epoch
-        self.ends = LogEnds(ids=ids, epochs=epochs)
+        self.ends = StoreEnds(ids=ids, epochs=epochs)
 
     def mark(self):
         """Say that the state has everything up to the log's end."""

@@ -118,7 +118,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         name="group that was fenced answered as committed",
-        target="eventlog.node.writing.writer:Writer._end",
+        target="eventlog.node.writing.writer:NodeWriter._end",
         make=_commit_what_was_lost,
         seed=2,
     ),

@@ -14,7 +14,7 @@ from eventlog.node.handlers import TABLE, operators_of
 from eventlog.node.node import dispatcher
 from eventlog.node.start import Started, open_node
 from eventlog.segment.memory import MemoryDisk, MemoryStore
-from eventlog.segment.port import LogEnds, StoreOptions
+from eventlog.segment.port import StoreEnds, StoreOptions
 from eventlog.transport.server import Server, ServerOptions
 from tests.sim.cores.scheduler import Process, Scheduler
 from tests.sim.host import HostClock, HostEntropy, HostLoop, SimWorker, host_loop
@@ -86,7 +86,7 @@ class Host:
 
     def _open_disk(self, path: Any, *, segments: int, options: StoreOptions | None = None) -> MemoryStore:
         if self.disk is None:
-            self.disk = MemoryDisk(segments=segments, ends=LogEnds.empty(segments))
+            self.disk = MemoryDisk(segments=segments, ends=StoreEnds.empty(segments))
         return MemoryStore(self.disk, options)
 
     def crash(self) -> None:

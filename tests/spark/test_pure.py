@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from eventlog.errors import CacheRecreated, InvalidArgument, PositionMismatch
 from eventlog.ids import ID_MAX
-from eventlog.integrations.archive.columns import Columns
+from eventlog.integrations.archive.columns import ArchiveColumns
 from eventlog.integrations.archive.ranges import PARTITION_BYTES_MIN, PARTITION_EVENTS_MIN, PARTITIONS_MAX, ranges_of
 from eventlog.integrations.spark.offsets import Scope, id_of, offset_of
 from eventlog.integrations.spark.options import Start, read_options
@@ -123,7 +123,7 @@ def test_few_events_are_one_task_and_many_as_many_as_they_are_worth():
 
 
 def test_columns_are_those_of_the_caches_formats():
-    text, plain = Columns(has_text_keys=True, is_json=True), Columns(has_text_keys=False, is_json=False)
+    text, plain = ArchiveColumns(has_text_keys=True, is_json=True), ArchiveColumns(has_text_keys=False, is_json=False)
     assert [text.types[name] for name in ("key", "value", "headers")] == ["STRING", "STRING", "MAP<STRING, BINARY>"]
     assert [plain.types[name] for name in ("before", "key")] == ["BINARY", "BINARY"]
     with pytest.raises(InvalidArgument, match="there is no column 'x'"):

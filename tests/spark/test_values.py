@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from eventlog.errors import InvalidArgument
 from eventlog.integrations.spark.options import SourceOptions, read_options
 from eventlog.integrations.spark.values import (
-    Shape,
+    SparkShape,
     ValueColumns,
     ddl_of,
     inferred_struct,
@@ -151,7 +151,7 @@ def test_v_and_corrupt_stand_in_the_place_of_the_value():
     assert shown_columns(types, read_options(options | {"corrupt": "null"})) == ["id", "v", "key"]
     assert shown_columns({"id": "BIGINT", "value": "STRING"}, SourceOptions(servers=("a:1",), cache="c")) == ["id", "value"]
     rows = pa.RecordBatch.from_arrays([pa.array([1, 2]), pa.array(['{"a":1}', '{"a":"x"}'])], names=["id", "value"])
-    shape = Shape(names=("_corrupt", "v", "id"), struct="STRUCT<`a`: INT>")
+    shape = SparkShape(names=("_corrupt", "v", "id"), struct="STRUCT<`a`: INT>")
     assert shape.read == ("id", "value")
     assert shape.reader()(rows).to_pylist() == [
         {"_corrupt": None, "v": {"a": 1}, "id": 1},

@@ -7,7 +7,7 @@ import pytest
 from eventlog.errors import ConnectionLost, NoState
 from eventlog.limits import KIB, MIB
 from eventlog.transport.connection import Connection, Exchange
-from eventlog.transport.greeting import ConnectOptions
+from eventlog.transport.greeting import GreetingOptions
 from eventlog.transport.inside import connect_inside
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message
@@ -26,7 +26,7 @@ def answering(exchange: Exchange) -> None:
 
 
 async def opened(dispatch=answering, process: ProcessBudget | None = None) -> Connection:
-    return await connect_inside(dispatch, ConnectOptions(), process=process or ProcessBudget(64 * MIB), name="test")
+    return await connect_inside(dispatch, GreetingOptions(), process=process or ProcessBudget(64 * MIB), name="test")
 
 
 @pytest.mark.parametrize("size", [0, 1, 64 * KIB, 5 * MIB])

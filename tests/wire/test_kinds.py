@@ -6,32 +6,32 @@ from hypothesis import strategies as st
 
 from eventlog.errors import DiskFull, EventLogError, KeyExists, OutcomeUnknown, walk
 from eventlog.wire.eventlog_pb2 import Error, Message
-from eventlog.wire.kinds import CHANGES, ERROR_FACTS_BYTES_MAX, SHAPES, Shape, error_message, read_error
+from eventlog.wire.kinds import CHANGES, ERROR_FACTS_BYTES_MAX, SHAPES, ExchangeShape, error_message, read_error
 
 
 def test_every_kind_of_the_schema_has_a_shape():
     assert set(SHAPES) == {field.name for field in Message.DESCRIPTOR.oneofs_by_name["kind"].fields}
-    assert Shape.UNKNOWN not in SHAPES.values()
+    assert ExchangeShape.UNKNOWN not in SHAPES.values()
 
 
 @pytest.mark.parametrize(
     ("kind", "shape"),
     [
-        ("hello", Shape.REQUEST),
-        ("hello_answer", Shape.ANSWER),
-        ("write", Shape.REQUEST),
-        ("write_answer", Shape.ANSWER),
-        ("watch", Shape.STREAM),
-        ("keys", Shape.STREAM),
-        ("get_many", Shape.STREAM),
-        ("poll", Shape.REQUEST),
-        ("done", Shape.ANSWER),
-        ("error", Shape.ERROR),
-        ("stream_item", Shape.ITEM),
-        ("stream_end", Shape.END),
-        ("credit", Shape.CREDIT),
-        ("end_stream", Shape.END_STREAM),
-        ("ping", Shape.PING),
+        ("hello", ExchangeShape.REQUEST),
+        ("hello_answer", ExchangeShape.ANSWER),
+        ("write", ExchangeShape.REQUEST),
+        ("write_answer", ExchangeShape.ANSWER),
+        ("watch", ExchangeShape.STREAM),
+        ("keys", ExchangeShape.STREAM),
+        ("get_many", ExchangeShape.STREAM),
+        ("poll", ExchangeShape.REQUEST),
+        ("done", ExchangeShape.ANSWER),
+        ("error", ExchangeShape.ERROR),
+        ("stream_item", ExchangeShape.ITEM),
+        ("stream_end", ExchangeShape.END),
+        ("credit", ExchangeShape.CREDIT),
+        ("end_stream", ExchangeShape.END_STREAM),
+        ("ping", ExchangeShape.PING),
     ],
 )
 def test_kinds_are_read_from_their_names_and_fields(kind, shape):
@@ -39,7 +39,7 @@ def test_kinds_are_read_from_their_names_and_fields(kind, shape):
 
 
 def test_what_changes_something_is_a_request():
-    assert {SHAPES[kind] for kind in CHANGES} == {Shape.REQUEST}
+    assert {SHAPES[kind] for kind in CHANGES} == {ExchangeShape.REQUEST}
 
 
 @pytest.mark.parametrize("kind", walk(), ids=lambda kind: kind.__name__)

@@ -39,6 +39,7 @@ from eventlog.wire.session import (
     ASKING,
     STAGES,
     Answered,
+    ConnectionStage,
     CreditGiven,
     Ended,
     Failed,
@@ -46,8 +47,7 @@ from eventlog.wire.session import (
     Phase,
     ReaderEnded,
     SessionOptions,
-    Stage,
-    Step,
+    SessionStep,
 )
 from tests.wire.ends import GET, ITEM, WATCH, ask, deliver, greeted, greeting, messages, parts, raw, refusal
 
@@ -340,7 +340,7 @@ def test_closing_tells_what_nobody_will_answer():
     _, here = ask(answering, asking, WATCH)
     assert asking.close() == ([outgoing], [here])
     assert here.phase is Phase.OVER
-    assert asking.stage is Stage.CLOSED
+    assert asking.stage is ConnectionStage.CLOSED
     assert asking.close() == ([], [])
     with pytest.raises(Misuse, match="CLOSED"):
         asking.ask(GET, token=None)
@@ -352,8 +352,8 @@ def test_the_tables_name_every_phase_that_is_not_over_and_stay_within_it():
     for table in (ANSWERING, ASKING):
         assert {phase for phase, _ in table} == set(Phase) - {Phase.OVER}
         assert all(after >= before or before is after for (before, _), after in table.items())
-        assert {phase for phase, step in table if step is Step.END} == {Phase.STREAMING, Phase.ENDING, Phase.FAILED}
-    assert {stage for stage, step in STAGES if step is Step.CLOSE} == set(Stage)
+        assert {phase for phase, step in table if step is SessionStep.END} == {Phase.STREAMING, Phase.ENDING, Phase.FAILED}
+    assert {stage for stage, step in STAGES if step is SessionStep.CLOSE} == set(ConnectionStage)
 
 
 kinds = st.sampled_from(

@@ -18,14 +18,14 @@ from eventlog.wire.eventlog_pb2 import (
     Ping,
 )
 from eventlog.wire.frames import Codec
-from eventlog.wire.session import Session, SessionOptions, Stage
+from eventlog.wire.session import ConnectionStage, Session, SessionOptions
 from tests.wire.ends import GET, WATCH, ask, deliver, greeted, greeting, messages, raw, refusal
 
 
 def test_after_the_handshake_both_know_version_features_and_frame_limit():
     asking, answering = greeted(client=SessionOptions(features=0b110), server=SessionOptions(features=0b10010, frame_bytes_max=5 * MIB))
     for session in (asking, answering):
-        assert session.stage is Stage.OPEN
+        assert session.stage is ConnectionStage.OPEN
         assert session.version == 1
         assert session.features == 0b10
     assert asking.frame_bytes_out_max == 5 * MIB
@@ -108,7 +108,7 @@ def test_a_refused_hello_fails_the_one_who_said_it():
     [event] = deliver(asking, answering.fail(incoming, Overloaded(what="a thing", limit=3)))
     assert event.outgoing.token == "mine"
     assert event.error.facts() == {"what": "a thing", "limit": 3}
-    assert asking.stage is Stage.GREETING
+    assert asking.stage is ConnectionStage.GREETING
 
 
 @pytest.mark.parametrize("said_hello", [False, True])

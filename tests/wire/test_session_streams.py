@@ -18,10 +18,10 @@ from eventlog.wire.kinds import error_message
 from eventlog.wire.session import (
     CreditGiven,
     Ended,
-    Item,
     Phase,
     ReaderEnded,
     SessionOptions,
+    StreamItem,
     payload_bytes,
 )
 from tests.wire.ends import GET, ITEM, WATCH, ask, deliver, greeted, parts, raw, refusal
@@ -32,7 +32,7 @@ def test_a_stream_brings_items_and_one_end():
     outgoing, incoming = ask(asking, answering, WATCH, token="mine")
     for number in range(3):
         [event] = deliver(asking, answering.item(incoming, ITEM, [bytes([number])]))
-        assert isinstance(event, Item)
+        assert isinstance(event, StreamItem)
         assert (event.outgoing, bytes(event.body)) == (outgoing, bytes([number]))
     assert deliver(asking, answering.end(incoming)) == [Ended(outgoing=outgoing)]
     assert asking.outgoing == {} == answering.incoming
@@ -56,7 +56,7 @@ def test_after_end_stream_comes_residue_and_one_end():
     assert event == ReaderEnded(incoming=incoming)
     residue = answering.item(incoming, ITEM)
     for frame in (under_way, residue):
-        assert isinstance(deliver(asking, frame)[0], Item)
+        assert isinstance(deliver(asking, frame)[0], StreamItem)
     assert deliver(asking, answering.end(incoming)) == [Ended(outgoing=outgoing)]
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from eventlog.batch.build import Columns, WriteFrame, build_write, read_table
 from eventlog.batch.check import BadBlocks
-from eventlog.batch.entries import Entry
+from eventlog.batch.entries import StoredEntry
 from eventlog.batch.layout import place_seed
 from eventlog.batch.marks import ABSENT
 from eventlog.batch.one import build_one
@@ -20,7 +20,7 @@ from eventlog.events import Kind
 from eventlog.state.caches import CacheRules
 from eventlog.state.key_table import KeyTable, update_table
 from eventlog.write import INTERCEPTORS, Share, Submitted, admit, lay_out, plan_reads
-from eventlog.write.share import Condition
+from eventlog.write.share import KeyCondition
 from tests.examples import examples
 
 SEGMENTS = 4
@@ -54,7 +54,7 @@ def submitted(frames: list[WriteFrame], *, conditions=(), internal: bool = False
 class Model:
     """What one write after the other makes of a dictionary of entries, and the events it would log."""
 
-    entries: dict[bytes, Entry] = field(default_factory=dict)
+    entries: dict[bytes, StoredEntry] = field(default_factory=dict)
     log: dict[bytes, list[tuple[int, bytes, bytes]]] = field(default_factory=dict)  # key -> [(kind, value, before)]
 
     def write(self, key: bytes, value: bytes, kind: int, lifespan: int) -> int:
@@ -71,11 +71,11 @@ class Model:
             return Kind.REMOVED
         done = Kind.CREATED if known is None else Kind.MODIFIED
         self.log.setdefault(key, []).append((done, value, b"" if known is None else known.value))
-        self.entries[key] = Entry(version=1, expiry=NOW + lifespan if lifespan else 0, schema_id=None, value=value)
+        self.entries[key] = StoredEntry(version=1, expiry=NOW + lifespan if lifespan else 0, schema_id=None, value=value)
         return done
 
 
-def run_chain(share: Share, entries: dict[bytes, Entry]) -> None:
+def run_chain(share: Share, entries: dict[bytes, StoredEntry]) -> None:
     for key in plan_reads(share):
         share.entries[key] = entries.get(key)
     for intercept in INTERCEPTORS:
@@ -117,7 +117,11 @@ WRITES = st.lists(
     max_size=12,
 )
 ENTRY = st.builds(
-    Entry, version=st.integers(1, 9), expiry=st.sampled_from([0, NOW - 1, NOW, NOW + 1]), schema_id=st.none(), value=st.binary(max_size=4)
+    StoredEntry,
+    version=st.integers(1, 9),
+    expiry=st.sampled_from([0, NOW - 1, NOW, NOW + 1]),
+    schema_id=st.none(),
+    value=st.binary(max_size=4),
 )
 
 
@@ -192,12 +196,12 @@ def single(key: bytes, *, kind: int = Kind.CREATED, condition: int | None = 0, i
     body = segment.to_bytes(2, "little") + body[2:]
     table, blocks = read_table(memoryview(body), 1)
     frame = WriteFrame(table=table.rows, blocks=bytes(blocks), order=np.zeros(1, np.int64))
-    conditions = [Condition(block=0, key=key, version=condition)]
+    conditions = [KeyCondition(block=0, key=key, version=condition)]
     return admit(submitted([frame], conditions=conditions, internal=internal), rules=rules(may_expire=True), table=KeyTable())
 
 
-def entry(version: int = 5, expiry: int = 0) -> Entry:
-    return Entry(version=version, expiry=expiry, schema_id=None, value=b"old")
+def entry(version: int = 5, expiry: int = 0) -> StoredEntry:
+    return StoredEntry(version=version, expiry=expiry, schema_id=None, value=b"old")
 
 
 @pytest.mark.parametrize(
@@ -229,7 +233,7 @@ def test_what_follows_a_refused_write_replaces_what_that_one_would_have_replaced
     frames = [
         build_write(Columns(kinds=np.zeros(1, np.uint8), keys=keys, values=[value]), segments=SEGMENTS) for value in (b"refused", b"second")
     ]
-    refused = Condition(block=0, key=b"k", version=0)
+    refused = KeyCondition(block=0, key=b"k", version=0)
     share = admit(submitted(frames, conditions=[refused]), rules=rules(before=True), table=KeyTable())
     share.table.add(share.hashes[:1])
     run_chain(share, {b"k": entry()})

@@ -7,7 +7,7 @@ from eventlog.hashing import hash_key, segment_of
 from eventlog.write.admission import BOUNDS
 from eventlog.write.few import FEW_MAX, Few, few_of
 from eventlog.write.overlay import Overlay
-from eventlog.write.share import Condition
+from eventlog.write.share import KeyCondition
 from tests.examples import examples
 from tests.node.writing.roads import (
     BASE,
@@ -150,7 +150,7 @@ def test_a_condition_that_does_not_hold_sends_all_by_the_common_road():
     _, state = by_common_road([event(cache, first, b"old")], BASE)
     store.apply(list(state.items()))
     for version, holds in ((BASE, True), (None, True), (BASE + 1, False), (0, False)):
-        frames = [event(cache, first, conditions=(Condition(block=0, key=first, version=version),), previous=True), event(cache, second)]
+        frames = [event(cache, first, conditions=(KeyCondition(block=0, key=first, version=version),), previous=True), event(cache, second)]
         few, _ = few_of(frames, BOUNDS)
         assert few.see(Overlay(), store) == holds
     assert [lone.replaced for lone in few.lones] == [b"old", None]

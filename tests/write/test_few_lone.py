@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eventlog.batch.build import Columns, build_write
-from eventlog.batch.check import Bounds
+from eventlog.batch.check import BlockLimits
 from eventlog.batch.entries import decode_entry
 from eventlog.batch.one import build_one
 from eventlog.events import encode_headers
@@ -15,7 +15,7 @@ from eventlog.segment.keys import entry_prefix
 from eventlog.write.admission import BOUNDS
 from eventlog.write.few import plain
 from eventlog.write.groups import Pending
-from eventlog.write.share import Condition
+from eventlog.write.share import KeyCondition
 from tests.examples import examples
 from tests.node.writing.roads import (
     BASE,
@@ -72,7 +72,7 @@ def test_both_roads_leave_the_same_of_conditional_writes_of_those_that_want_what
         for cache, store, road in sides:
             (there,) = store.get_many([state_key_of(key)])
             version = CONDITIONS.get(what, 0 if there is None else decode_entry(there).version)
-            conditions = () if what == "none" else (Condition(block=0, key=key, version=version),)
+            conditions = () if what == "none" else (KeyCondition(block=0, key=key, version=version),)
             told: list = []
             other = {"conditions": conditions, "previous": previous, "headers": headers, "told": told}
             frames = [event(cache, key, value, is_removal=is_removal, **other)]
@@ -97,8 +97,8 @@ def test_what_is_plain_takes_the_short_road():
     assert plain(event(cache_holding(b"a", before=True), b"a"), BOUNDS) is not None
     assert plain(event(cache_holding(b"a", before=True), b"a", is_removal=True), BOUNDS) is not None
     assert plain(event(cache_with(format="json", state=False), b"a", b"", is_removal=True), BOUNDS) is not None
-    assert plain(event(cache_with(), b"a", conditions=(Condition(block=0, key=b"a", version=0),)), BOUNDS) is not None
-    assert plain(event(cache_holding(b"a"), b"a", conditions=(Condition(block=0, key=b"a", version=7),)), BOUNDS) is not None
+    assert plain(event(cache_with(), b"a", conditions=(KeyCondition(block=0, key=b"a", version=0),)), BOUNDS) is not None
+    assert plain(event(cache_holding(b"a"), b"a", conditions=(KeyCondition(block=0, key=b"a", version=7),)), BOUNDS) is not None
     assert plain(event(cache_with(), b"a", previous=True), BOUNDS) is not None
     assert plain(event(cache_with(), b"a", headers=encode_headers({"a": b"1"})), BOUNDS) is not None
 
@@ -133,11 +133,11 @@ def one_spoiled_of_two(cache) -> Pending:
 @pytest.mark.parametrize(
     "make",
     [
-        lambda: event(cache_with(), b"a", conditions=(Condition(block=0, key=b"a", version=None),)),
-        lambda: event(cache_with(), b"a", conditions=(Condition(block=0, key=b"a", version=7),)),
-        lambda: event(cache_with(), b"a", conditions=(Condition(block=0, key=b"b", version=0),)),
-        lambda: event(cache_with(), b"a", conditions=(Condition(block=0, key=b"a", version=0),) * 2),
-        lambda: event(cache_with(state=False), b"a", conditions=(Condition(block=0, key=b"a", version=0),)),
+        lambda: event(cache_with(), b"a", conditions=(KeyCondition(block=0, key=b"a", version=None),)),
+        lambda: event(cache_with(), b"a", conditions=(KeyCondition(block=0, key=b"a", version=7),)),
+        lambda: event(cache_with(), b"a", conditions=(KeyCondition(block=0, key=b"b", version=0),)),
+        lambda: event(cache_with(), b"a", conditions=(KeyCondition(block=0, key=b"a", version=0),) * 2),
+        lambda: event(cache_with(state=False), b"a", conditions=(KeyCondition(block=0, key=b"a", version=0),)),
         lambda: event(cache_with(state=False), b"a", previous=True),
         lambda: events(cache_with(), [(b"a", b"v", False, 0), (b"b", b"v", False, 0)], previous=True),
         lambda: event(cache_with(), b"a", headers=b"none"),
@@ -161,7 +161,7 @@ def test_what_is_not_plain_does_not(make):
 
 
 def test_what_is_too_long_does_not():
-    bounds = Bounds(key_bytes=3, value_bytes=5, header_bytes=8)
+    bounds = BlockLimits(key_bytes=3, value_bytes=5, header_bytes=8)
     assert plain(event(cache_with(), b"abc", b"12345"), bounds) is not None
     assert plain(event(cache_with(), b"abcd", b"12345"), bounds) is None
     assert plain(event(cache_with(), b"abc", b"123456"), bounds) is None

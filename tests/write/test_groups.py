@@ -14,8 +14,8 @@ from eventlog.limits import GROUP_BYTES_MAX
 from eventlog.state.caches import CacheRules
 from eventlog.wire.flow import reserve
 from eventlog.write import admit, lay_out
-from eventlog.write.groups import Joined, Pending, Queue, join_frames
-from eventlog.write.share import Condition
+from eventlog.write.groups import JoinedFrames, Pending, Queue, join_frames
+from eventlog.write.share import KeyCondition
 
 
 class Cache:
@@ -29,7 +29,7 @@ ONE, TWO = Cache(1), Cache(2)
 def pending(key: bytes, *, cache=ONE, value: bytes = b"v", conditional: bool = False, internal: bool = False) -> Pending:
     body = build_one(key, value, kind=0, segment=segment_of(hash_key(key), 4))
     table, blocks = read_table(memoryview(body), 1)
-    conditions = (Condition(block=0, key=key, version=1),) if conditional else ()
+    conditions = (KeyCondition(block=0, key=key, version=1),) if conditional else ()
     return Pending(
         cache=cache, table=table, blocks=blocks, producer=0, conditions=conditions, previous=False, internal=internal, done=lambda _: None
     )
@@ -82,7 +82,7 @@ def test_conditions_on_different_keys_share_a_group():
 
 
 def test_a_condition_sees_what_another_condition_lets_be_written_beside_its_key():
-    elsewhere = replace(pending(b"a"), conditions=(Condition(block=0, key=b"b", version=0),))
+    elsewhere = replace(pending(b"a"), conditions=(KeyCondition(block=0, key=b"b", version=0),))
     second = pending(b"a", conditional=True)
     queue = queue_of(elsewhere, second)
     assert queue.take() == [elsewhere]
@@ -142,7 +142,7 @@ def test_frames_side_by_side_are_written_as_if_they_had_been_copied_together(sha
     assert there == copied
 
 
-def stored_of(joined: Joined) -> list[bytes]:
+def stored_of(joined: JoinedFrames) -> list[bytes]:
     share = admit(joined.submitted, rules=rules_of(segments=4))
     values = make_values(
         lay_out(share).sections, base=1 << 30, epochs=np.ones(4, np.uint32), next_offsets=np.zeros(4, np.int64), seeds=range(4)

@@ -9,7 +9,7 @@ from eventlog.errors import CorruptData, InvalidArgument, OutcomeUnknown
 from eventlog.limits import PRODUCER_IDLE_MS_MAX
 from eventlog.state.producers import TRANSACTIONS_FROM
 from eventlog.write import transactions
-from eventlog.write.transactions import Step, Transaction
+from eventlog.write.transactions import NextStep, Transaction
 
 SEGMENTS = 4
 HOUR_MS = 3_600_000
@@ -26,11 +26,11 @@ def ended(found: Transaction, *blocks: int) -> Transaction:
 
 
 def test_a_batch_is_begun_gone_on_with_and_then_repeated():
-    assert transactions.step_of(None, 5) is Step.BEGIN
+    assert transactions.step_of(None, 5) is NextStep.BEGIN
     found = begun(batch=5)
-    assert [transactions.step_of(found, batch) for batch in (4, 5, 6)] == [Step.REPEATED, Step.GO_ON, Step.GO_ON]
+    assert [transactions.step_of(found, batch) for batch in (4, 5, 6)] == [NextStep.REPEATED, NextStep.GO_ON, NextStep.GO_ON]
     found = ended(found)
-    assert [transactions.step_of(found, batch) for batch in (4, 5, 6)] == [Step.REPEATED, Step.REPEATED, Step.BEGIN]
+    assert [transactions.step_of(found, batch) for batch in (4, 5, 6)] == [NextStep.REPEATED, NextStep.REPEATED, NextStep.BEGIN]
 
 
 @given(st.lists(st.lists(st.integers(0, 9), min_size=SEGMENTS, max_size=SEGMENTS), max_size=5))

@@ -10,7 +10,7 @@ Entries = dict[bytes, tuple[bytes, int]]  # value and version by key
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Write:
+class TriedWrite:
     """One write that a writer tried. `id` is None where it was never told what became of it. `value` None is a removal."""
 
     writer: int
@@ -20,7 +20,7 @@ class Write:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class SeenEvent:
     """One event read from the log. `value` None is a removal."""
 
     id: int
@@ -42,7 +42,7 @@ class Check:
         return not self.problems and self.checked > 0
 
 
-def check_log(writes: Sequence[Write], log: Sequence[Seen]) -> list[Check]:
+def check_log(writes: Sequence[TriedWrite], log: Sequence[SeenEvent]) -> list[Check]:
     """Compare writes, each writer's in its order, with the whole log."""
     acknowledged = [write for write in writes if write.id is not None]
     unknown = [write for write in writes if write.id is None]
@@ -74,7 +74,7 @@ def check_log(writes: Sequence[Write], log: Sequence[Seen]) -> list[Check]:
     ]
 
 
-def _missing(acknowledged: Iterable[Write], by_id: Mapping[int, Seen]) -> tuple[str, ...]:
+def _missing(acknowledged: Iterable[TriedWrite], by_id: Mapping[int, SeenEvent]) -> tuple[str, ...]:
     problems = []
     for write in acknowledged:
         seen = by_id.get(write.id or 0)
@@ -85,7 +85,7 @@ def _missing(acknowledged: Iterable[Write], by_id: Mapping[int, Seen]) -> tuple[
     return tuple(problems)
 
 
-def _foreign(writes: Sequence[Write], log: Sequence[Seen], unknown: Sequence[Write]) -> Check:
+def _foreign(writes: Sequence[TriedWrite], log: Sequence[SeenEvent], unknown: Sequence[TriedWrite]) -> Check:
     tried = {(write.key, write.value) for write in writes}
     return Check(
         promise=f"nothing is in the log that was not written ({len(unknown)} writes of unknown fate)",
@@ -94,7 +94,7 @@ def _foreign(writes: Sequence[Write], log: Sequence[Seen], unknown: Sequence[Wri
     )
 
 
-def _out_of_order(acknowledged: Iterable[Write]) -> tuple[str, ...]:
+def _out_of_order(acknowledged: Iterable[TriedWrite]) -> tuple[str, ...]:
     last: dict[tuple[int, bytes], int] = {}
     problems = []
     for write in acknowledged:
@@ -106,7 +106,7 @@ def _out_of_order(acknowledged: Iterable[Write]) -> tuple[str, ...]:
     return tuple(problems)
 
 
-def replay(log: Iterable[Seen]) -> Entries:
+def replay(log: Iterable[SeenEvent]) -> Entries:
     """Return the entries that the events leave behind."""
     entries: Entries = {}
     for seen in log:
@@ -117,7 +117,7 @@ def replay(log: Iterable[Seen]) -> Entries:
     return entries
 
 
-def check_state(name: str, log: Iterable[Seen], entries: Entries) -> Check:
+def check_state(name: str, log: Iterable[SeenEvent], entries: Entries) -> Check:
     """Compare the entries of a cache with a replay of its events."""
     expected = replay(log)
     different = [key for key in expected.keys() | entries.keys() if expected.get(key) != entries.get(key)]
@@ -128,14 +128,14 @@ def check_state(name: str, log: Iterable[Seen], entries: Entries) -> Check:
     )
 
 
-def check_rest(after: int, log: Sequence[Seen], rest: Sequence[Seen]) -> Check:
+def check_rest(after: int, log: Sequence[SeenEvent], rest: Sequence[SeenEvent]) -> Check:
     """Compare what reading after an id gave with the part of the log above it."""
     expected = [seen for seen in log if seen.id > after]
     problems = () if expected == list(rest) else (f"{len(rest)} events were read, {len(expected)} lie above {after}, or they differ",)
     return Check(promise="reading from an id in the middle gives exactly the rest", checked=len(log), problems=problems)
 
 
-def check_same(cache: str, logs: Mapping[str, Sequence[Seen]]) -> Check:
+def check_same(cache: str, logs: Mapping[str, Sequence[SeenEvent]]) -> Check:
     """Compare what the nodes give to a reader from the beginning, by node."""
     first, *others = logs
     problems = tuple(

@@ -21,7 +21,7 @@ import orjson
 
 from eventlog.errors import Unavailable
 from eventlog_cli.conventions import SERVER_DEFAULT
-from eventlog_cli.output import Progress
+from eventlog_cli.output import ProgressLine
 
 if TYPE_CHECKING:
     from eventlog.blocking import Client
@@ -100,7 +100,7 @@ class Cluster:
         """
         if not client.admin.start_rebalance():
             return 0
-        with Progress("rebalance", noun="segments") as progress:
+        with ProgressLine("rebalance", noun="segments") as progress:
 
             def is_done() -> bool:
                 found = client.admin.rebalance_status()

@@ -13,7 +13,7 @@ from typing import Any
 import orjson
 
 from eventlog.errors import InvalidArgument
-from eventlog_cli.loading.rows import Batch, Shape
+from eventlog_cli.loading.rows import RowBatch, RowShape
 from eventlog_cli.loading.source import format_of, open_source, reader_of
 
 BATCH_ROWS = 1_000
@@ -27,14 +27,14 @@ class DemoRows:
 
     cache: str
     title: str
-    parts: list[Batch]
+    parts: list[RowBatch]
 
     @property
     def rows(self) -> int:
         """Return how many rows there are."""
         return sum(len(batch.keys) for batch in self.parts)
 
-    def batches(self) -> Iterator[Batch]:
+    def batches(self) -> Iterator[RowBatch]:
         """Yield the rows, as a reader does."""
         return iter(self.parts)
 
@@ -43,7 +43,7 @@ def time_zones() -> DemoRows:
     """Return the clock changes in the order of time, keyed by zone."""
     changes = clock_changes()
     parts = [
-        Batch(keys=[change.zone.encode() for change in part], values=[orjson.dumps(change.value) for change in part])
+        RowBatch(keys=[change.zone.encode() for change in part], values=[orjson.dumps(change.value) for change in part])
         for part in (changes[low : low + BATCH_ROWS] for low in range(0, len(changes), BATCH_ROWS))
     ]
     zones = len({change.zone for change in changes})
@@ -58,7 +58,7 @@ def rows_of_file(path: str, *, key: str | None, rows_max: int = ROWS_MAX) -> Dem
         OSError: the file cannot be read.
     """
     field = key or _guess_key(path)
-    batches: list[Batch] = []
+    batches: list[RowBatch] = []
     rows, refused, why = 0, 0, ""
     for batch in _batches(path, field):
         batches.append(batch.first(rows_max - rows))
@@ -74,14 +74,14 @@ def rows_of_file(path: str, *, key: str | None, rows_max: int = ROWS_MAX) -> Dem
     return DemoRows(cache="rows", title=f"{which}, keyed by {field!r}{but}", parts=[batch for batch in batches if batch.keys])
 
 
-def _batches(path: str, key: str) -> Iterator[Batch]:
+def _batches(path: str, key: str) -> Iterator[RowBatch]:
     with open_source(path) as source:
-        yield from reader_of(source, Shape(key=key), format_name=format_of(source), rows=BATCH_ROWS).batches()
+        yield from reader_of(source, RowShape(key=key), format_name=format_of(source), rows=BATCH_ROWS).batches()
 
 
 def _guess_key(path: str) -> str:
     """Return the usual name of a key that most rows of the first batch have."""
-    found = {name: next(_batches(path, name), Batch()) for name in KEY_NAMES}
+    found = {name: next(_batches(path, name), RowBatch()) for name in KEY_NAMES}
     best = max(KEY_NAMES, key=lambda name: len(found[name].keys))
     if not found[best].keys:
         why = _first_refusal(found[best])
@@ -89,7 +89,7 @@ def _guess_key(path: str) -> str:
     return best
 
 
-def _first_refusal(batch: Batch) -> str:
+def _first_refusal(batch: RowBatch) -> str:
     return f" (line {batch.rejections[0].line}: {batch.rejections[0].why})" if batch.rejections else ""
 
 

@@ -15,12 +15,12 @@ from eventlog import blocking
 from eventlog.errors import ClientClosed, EventLogError, Unavailable
 from eventlog.events import Kind
 from eventlog_cli.conventions import settings
-from eventlog_cli.demo.checks import Check, Entries, Seen, Write, check_log, check_rest, check_same, check_state
+from eventlog_cli.demo.checks import Check, Entries, SeenEvent, TriedWrite, check_log, check_rest, check_same, check_state
 from eventlog_cli.demo.cluster import Cluster, Known, NodeProcess
 from eventlog_cli.demo.input import DemoRows
-from eventlog_cli.loading.loader import CacheTarget, Loader, Pending, Sent, Written
-from eventlog_cli.loading.rows import Batch
-from eventlog_cli.output import Progress, note, print_text, stdout
+from eventlog_cli.loading.loader import CacheTarget, LoadedRows, Loader, Sent, UnderWay
+from eventlog_cli.loading.rows import RowBatch
+from eventlog_cli.output import ProgressLine, note, print_text, stdout
 from eventlog_cli.parameters import format_seconds
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class Story:
     def __init__(self, cluster: Cluster, given: DemoRows) -> None:
         self._cluster = cluster
         self._given = given
-        self._loaded: list[Write] = []
+        self._loaded: list[TriedWrite] = []
         self._entries: Entries = {}
         self.middle_id = 0
         self.checks: list[Check] = []
@@ -78,7 +78,7 @@ class Story:
         target = _Recorder(CacheTarget(cache), self._loaded)
         given = self._given
         began = time.monotonic()
-        with Progress("load") as progress:
+        with ProgressLine("load") as progress:
             loader = Loader(
                 target,
                 errors_max=0,
@@ -91,7 +91,7 @@ class Story:
         summary = loader.summary
         _step("load", f"{given.title}: {summary.events:,} events in {format_seconds(seconds)}, {_rate(summary.events, seconds)}")
 
-    def _read_from_middle(self, cache: "Cache") -> list[Seen]:
+    def _read_from_middle(self, cache: "Cache") -> list[SeenEvent]:
         ids = sorted(write.id for write in self._loaded if write.id is not None)
         self.middle_id = ids[len(ids) // 2]
         began = time.monotonic()
@@ -103,7 +103,7 @@ class Story:
         )
         return rest
 
-    def _write_through_faults(self) -> list[Write]:
+    def _write_through_faults(self) -> list[TriedWrite]:
         """Let writers write while nodes are killed, added and emptied; return all that they tried."""
         writers = Writers(self._cluster.addresses, WRITERS_CACHE, count=WRITERS)
         writers.start()
@@ -162,10 +162,10 @@ class Story:
             self._go_on(writers, WRITES_AFTER)
             _step("drain", f"{leaving.name} holds nothing any more; every segment has all its copies on the others")
 
-    def _check(self, rest: list[Seen], writes: list[Write]) -> None:
+    def _check(self, rest: list[SeenEvent], writes: list[TriedWrite]) -> None:
         began = time.monotonic()
-        loaded_logs: dict[str, list[Seen]] = {}
-        written_logs: dict[str, list[Seen]] = {}
+        loaded_logs: dict[str, list[SeenEvent]] = {}
+        written_logs: dict[str, list[SeenEvent]] = {}
         for node in self._cluster.running:
             with blocking.connect(node.address, timeout_ms=TIMEOUT_MS) as client:
                 loaded_logs[node.name] = read_log(client.cache(self._given.cache))
@@ -198,38 +198,38 @@ def _named_nodes(nodes: list[NodeProcess]) -> str:
 class _Recorder:
     """A target that keeps each row with the id it was acknowledged under."""
 
-    def __init__(self, target: CacheTarget, writes: list[Write]) -> None:
+    def __init__(self, target: CacheTarget, writes: list[TriedWrite]) -> None:
         self._target = target
         self._writes = writes
 
-    def write(self, batch: Batch) -> Pending:
+    def write(self, batch: RowBatch) -> UnderWay:
         """Send a batch."""
         return _Recorded(self._target.write(batch), batch, self._writes)
 
 
 class _Recorded:
-    def __init__(self, sent: Sent, batch: Batch, writes: list[Write]) -> None:
+    def __init__(self, sent: Sent, batch: RowBatch, writes: list[TriedWrite]) -> None:
         self._sent = sent
         self._batch = batch
         self._writes = writes
 
-    def result(self) -> Written:
+    def result(self) -> LoadedRows:
         """Wait for the answer and keep what it says; a removal that found nothing is no event."""
         written = self._sent.result()
         batch = self._batch
         removals = batch.removals or [False] * len(batch.keys)
         self._writes += [
-            Write(writer=_LOADER, key=key, value=None if is_removal else value, id=event_id)
+            TriedWrite(writer=_LOADER, key=key, value=None if is_removal else value, id=event_id)
             for key, value, is_removal, event_id in zip(batch.keys, batch.values, removals, self._sent.ids, strict=True)
             if event_id is not None
         ]
         return written
 
 
-def read_log(cache: "Cache", *, after: int | str = "earliest") -> list[Seen]:
+def read_log(cache: "Cache", *, after: int | str = "earliest") -> list[SeenEvent]:
     """Return the events after an id, in the order in which they are read."""
     return [
-        Seen(id=event.id, key=event.key_bytes, value=None if event.kind_number == Kind.REMOVED else event.value_bytes)
+        SeenEvent(id=event.id, key=event.key_bytes, value=None if event.kind_number == Kind.REMOVED else event.value_bytes)
         for event in cache.events(from_id=after)
     ]
 
@@ -265,7 +265,7 @@ class Writers:
 
     def __init__(self, addresses: list[str], cache: str, *, count: int) -> None:
         self._stop = threading.Event()
-        self._writers = [_Writer(number, addresses, cache, self._stop) for number in range(1, count + 1)]
+        self._writers = [_DemoWriter(number, addresses, cache, self._stop) for number in range(1, count + 1)]
 
     @property
     def acknowledged(self) -> int:
@@ -303,7 +303,7 @@ class Writers:
             writer.cut_off()
             writer.join()
 
-    def stop(self) -> list[Write]:
+    def stop(self) -> list[TriedWrite]:
         """End writing and return everything that was tried, each writer's in its order."""
         self._stop.set()
         for writer in self._writers:
@@ -335,10 +335,10 @@ def wait_for(
         sleep(_LOOK_EVERY_SECONDS)
 
 
-class _Writer(threading.Thread):
+class _DemoWriter(threading.Thread):
     def __init__(self, number: int, addresses: list[str], cache: str, stop: threading.Event) -> None:
         super().__init__(name=f"writer-{number}", daemon=True)
-        self.writes: list[Write] = []
+        self.writes: list[TriedWrite] = []
         self.acknowledged = 0
         self.longest_seconds = 0.0
         self._number = number
@@ -373,4 +373,4 @@ class _Writer(threading.Thread):
         except EventLogError as error:
             if error.outcome == "none":
                 return  # it says that nothing was written, so there is nothing to look for
-        self.writes.append(Write(writer=self._number, key=key.encode(), value=orjson.dumps(value), id=event_id))
+        self.writes.append(TriedWrite(writer=self._number, key=key.encode(), value=orjson.dumps(value), id=event_id))

@@ -15,7 +15,7 @@ from fastavro.read import BLOCK_READERS, LOGICAL_READERS
 from eventlog.client.formats import avro_format
 from eventlog.limits import VALUE_BYTES_CAP
 from eventlog.schema.strict_json import Misfit
-from eventlog_cli.loading.rows import Batch, RowRefused, Shape, Unreadable, type_name
+from eventlog_cli.loading.rows import RowBatch, RowRefused, RowShape, Unreadable, type_name
 from eventlog_cli.loading.source import Damaged, Input
 
 
@@ -67,14 +67,14 @@ LOGICAL_READERS.update({name: _read_or_refuse(read) for name, read in LOGICAL_RE
 class Avro:
     """Reads Avro."""
 
-    def __init__(self, stream: Input, shape: Shape, *, rows: int) -> None:
+    def __init__(self, stream: Input, shape: RowShape, *, rows: int) -> None:
         self._stream = stream
         self._shape = shape
         self._rows = rows
 
-    def batches(self) -> Iterator[Batch]:
+    def batches(self) -> Iterator[RowBatch]:
         """Yield the file. Lines count records; damage ends it, as the place of the next record is unknown."""
-        batch, held = Batch(), 0
+        batch, held = RowBatch(), 0
         for line, record in enumerate(self._records(), 1):
             if isinstance(record, Damaged):
                 batch.reject(line, str(record), is_last=True)
@@ -89,7 +89,7 @@ class Avro:
             batch.last_line = line
             if batch.lines >= self._rows or held >= self._shape.batch_bytes:
                 yield batch
-                batch, held = Batch(), 0
+                batch, held = RowBatch(), 0
         if batch.lines:
             yield batch
 

@@ -14,7 +14,7 @@ import orjson
 from eventlog.errors import BadValue
 from eventlog.limits import KEY_BYTES_MAX, KIB, MIB
 from eventlog.write.admission import why_not_json
-from eventlog_cli.loading.rows import BATCH_BYTES_TARGET, Batch, RowRefused, Shape, type_name
+from eventlog_cli.loading.rows import BATCH_BYTES_TARGET, RowBatch, RowRefused, RowShape, type_name
 from eventlog_cli.loading.source import Damaged, Input
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ class Lines:
 class Jsonl:
     """Reads JSON lines."""
 
-    def __init__(self, stream: Input, shape: Shape, *, rows: int) -> None:
+    def __init__(self, stream: Input, shape: RowShape, *, rows: int) -> None:
         self._shape = shape
         self._lines = Lines(stream, rows=rows, line_bytes_max=shape.value_bytes_max + _LINE_SLACK_BYTES)
         # a third of the time of parsing a line whole: what is not asked for is checked and skipped
@@ -84,7 +84,7 @@ class Jsonl:
         row = msgspec.defstruct("Row", [(name, str) for name in fields], rename=fields, gc=False)
         self._decode: Callable[[bytes], Any] = msgspec.json.Decoder(row).decode
 
-    def batches(self) -> Iterator[Batch]:
+    def batches(self) -> Iterator[RowBatch]:
         """Yield the file; a block with anything unusual in it is gone through line by line."""
         take = self._fast if self._shape.operation is None else self._fast_with_operation
         for first, lines in self._lines.blocks():
@@ -95,20 +95,20 @@ class Jsonl:
                 batch.last_line = first + len(lines) - 1
                 yield batch
         if self._lines.damage is not None:
-            batch = Batch()
+            batch = RowBatch()
             batch.reject(self._lines.next_line, self._lines.damage, is_last=True)
             yield batch
 
-    def _fast(self, lines: list[bytes]) -> Batch | None:
+    def _fast(self, lines: list[bytes]) -> RowBatch | None:
         """Return the batch if every line is an object with a key of text, else None."""
         try:
             keys = [row.key.encode() for row in map(self._decode, lines)]
         except _UNUSUAL:
             return None
         values = [line.strip(_BLANKS) for line in lines]
-        return Batch(keys=keys, values=values) if self._fits(keys, values) and why_not_json(values) is None else None
+        return RowBatch(keys=keys, values=values) if self._fits(keys, values) and why_not_json(values) is None else None
 
-    def _fast_with_operation(self, lines: list[bytes]) -> Batch | None:
+    def _fast_with_operation(self, lines: list[bytes]) -> RowBatch | None:
         operation, words = self._shape.operation, self._shape.removal_words
         assert operation is not None, "chosen only with an operation"
         try:
@@ -118,7 +118,7 @@ class Jsonl:
         keys = [row.key.encode() for row in rows]
         removals = [row.operation in words for row in rows]
         values = [b"" if is_removal else without_field(line, operation) for line, is_removal in zip(lines, removals, strict=True)]
-        batch = Batch(keys=keys, values=values, removals=removals)
+        batch = RowBatch(keys=keys, values=values, removals=removals)
         return batch if self._fits(keys, values) and why_not_json(lines) is None else None
 
     def _fits(self, keys: list[bytes], values: list[bytes]) -> bool:
@@ -129,8 +129,8 @@ class Jsonl:
             and (longest * len(values) <= self._shape.batch_bytes or sum(map(len, values)) <= self._shape.batch_bytes)
         )
 
-    def _slow(self, first: int, lines: list[bytes]) -> Iterator[Batch]:
-        batch, held = Batch(), 0
+    def _slow(self, first: int, lines: list[bytes]) -> Iterator[RowBatch]:
+        batch, held = RowBatch(), 0
         for number, line in enumerate(lines, first):
             text = line.strip(_BLANKS)
             if not text:
@@ -143,11 +143,11 @@ class Jsonl:
             batch.last_line = number
             if held > self._shape.batch_bytes:
                 yield batch
-                batch, held = Batch(), 0
+                batch, held = RowBatch(), 0
         if batch.lines:
             yield batch
 
-    def _add(self, line: bytes, batch: Batch) -> None:
+    def _add(self, line: bytes, batch: RowBatch) -> None:
         if len(line) > self._lines.line_bytes_max:
             raise RowRefused(f"the line has more than {self._lines.line_bytes_max} bytes")
         row = parse_object(line)
@@ -222,10 +222,10 @@ class KeyedLines:
         self._value_bytes_max = value_bytes_max
         self._lines = Lines(stream, rows=rows, line_bytes_max=KEY_BYTES_MAX + len(separator) + value_bytes_max)
 
-    def batches(self) -> Iterator[Batch]:
+    def batches(self) -> Iterator[RowBatch]:
         """Yield the whole input."""
         for first, lines in self._lines.blocks():
-            batch, held = Batch(), 0
+            batch, held = RowBatch(), 0
             for number, line in enumerate(lines, first):
                 if line.strip(b"\r"):
                     try:
@@ -236,15 +236,15 @@ class KeyedLines:
                 batch.last_line = number
                 if held >= self._batch_bytes and batch.lines:
                     yield batch
-                    batch, held = Batch(), 0
+                    batch, held = RowBatch(), 0
             if batch.lines:
                 yield batch
         if self._lines.damage is not None:
-            batch = Batch()
+            batch = RowBatch()
             batch.reject(self._lines.next_line, self._lines.damage, is_last=True)
             yield batch
 
-    def _add(self, line: bytes, batch: Batch) -> None:
+    def _add(self, line: bytes, batch: RowBatch) -> None:
         """Add a line to a batch.
 
         Raises:
@@ -311,15 +311,15 @@ class _Text:
 class Csv:
     """Reads CSV."""
 
-    def __init__(self, stream: Input, shape: Shape, *, rows: int) -> None:
+    def __init__(self, stream: Input, shape: RowShape, *, rows: int) -> None:
         self._shape = shape
         self._rows = rows
         self._lines = Lines(stream, rows=rows, line_bytes_max=shape.value_bytes_max)
         self._lines_read = 0
 
-    def batches(self) -> Iterator[Batch]:
+    def batches(self) -> Iterator[RowBatch]:
         """Yield the file. A record's line is the one it begins on."""
-        batch, held = Batch(), 0
+        batch, held = RowBatch(), 0
         names: list[str] | None = None
         for line, record in self._records():
             try:
@@ -338,7 +338,7 @@ class Csv:
             batch.last_line = self._lines_read
             if batch.lines >= self._rows or held >= self._shape.batch_bytes:
                 yield batch
-                batch, held = Batch(), 0
+                batch, held = RowBatch(), 0
         if self._lines.damage is not None:
             batch.reject(self._lines_read + 1, self._lines.damage, is_last=True)
         if batch.lines:
@@ -364,7 +364,7 @@ class Csv:
             yield line, record
 
 
-def _checked_names(record: list[str], shape: Shape) -> list[str]:
+def _checked_names(record: list[str], shape: RowShape) -> list[str]:
     for field in (shape.key, shape.operation):
         if field is not None and field not in record:
             raise RowRefused(f"the first line names no field {field!r}; it has {', '.join(record[:20])}")

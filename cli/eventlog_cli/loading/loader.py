@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from eventlog.errors import EventLogError
 from eventlog.limits import MIB, STAGE_KEEP_MS_MAX
-from eventlog_cli.loading.rows import Batch, Reader, Rejection
+from eventlog_cli.loading.rows import FormatReader, Rejection, RowBatch
 
 if TYPE_CHECKING:
     from eventlog.blocking import Cache
@@ -23,7 +23,7 @@ BYTES_TOGETHER_MAX = 1 * MIB  # larger writes gain nothing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Written:
+class LoadedRows:
     """What one write made: `events`, fewer than rows where a removal found nothing, and their lowest and highest id."""
 
     events: int
@@ -31,10 +31,10 @@ class Written:
     last_id: int | None
 
 
-class Pending(Protocol):
+class UnderWay(Protocol):
     """A write on its way."""
 
-    def result(self) -> Written:
+    def result(self) -> LoadedRows:
         """Wait for the answer and return it, or raise its error."""
         ...
 
@@ -42,7 +42,7 @@ class Pending(Protocol):
 class Target(Protocol):
     """Takes batches in order."""
 
-    def write(self, batch: Batch) -> Pending:
+    def write(self, batch: RowBatch) -> UnderWay:
         """Send a batch; rows of one key take effect in the order in which they were sent."""
         ...
 
@@ -58,7 +58,7 @@ class Summary:
     last_id: int | None = None
     last_line: int = 0
 
-    def add(self, batch: Batch, written: Written, *, has_gap: bool) -> None:
+    def add(self, batch: RowBatch, written: LoadedRows, *, has_gap: bool) -> None:
         """Count an answered batch; with a gap, one before it failed."""
         self.loaded += len(batch.keys)
         self.events += written.events
@@ -87,22 +87,22 @@ class Loader:
         self._target = target
         self._errors_max = errors_max
         self._gathers = gathers
-        self._gathered = Batch()
+        self._gathered = RowBatch()
         self._gathered_bytes = 0
         self._on_rejection = on_rejection
         self._on_progress = on_progress
-        self._pending: deque[tuple[Batch, Pending]] = deque()
+        self._pending: deque[tuple[RowBatch, UnderWay]] = deque()
         self._has_gap = False
         self.summary = Summary()
 
-    def run(self, reader: Reader) -> Rejection | None:
+    def run(self, reader: FormatReader) -> Rejection | None:
         """Write all rows; return the rejected row at which loading stopped, None if it went through to the end."""
         try:
             return self._write_all(reader)
         finally:
             self._settle_all()
 
-    def _write_all(self, reader: Reader) -> Rejection | None:
+    def _write_all(self, reader: FormatReader) -> Rejection | None:
         for batch in reader.batches():
             stop = self._first_beyond_limit(batch)
             accepted = batch if stop is None else batch.before(stop)
@@ -121,13 +121,13 @@ class Loader:
         return None
 
     def _send(self) -> None:
-        batch, self._gathered, self._gathered_bytes = self._gathered, Batch(), 0
+        batch, self._gathered, self._gathered_bytes = self._gathered, RowBatch(), 0
         if batch.keys:
             self._pending.append((batch, self._target.write(batch)))
         while len(self._pending) >= WRITES_IN_FLIGHT_MAX:
             self._settle_oldest()
 
-    def _first_beyond_limit(self, batch: Batch) -> Rejection | None:
+    def _first_beyond_limit(self, batch: RowBatch) -> Rejection | None:
         for rejection in batch.rejections:
             self.summary.rejected += 1
             if rejection.is_last or self.summary.rejected > self._errors_max:
@@ -163,7 +163,7 @@ class CacheTarget:
     def __init__(self, cache: "Cache") -> None:
         self._cache = cache
 
-    def write(self, batch: Batch) -> "Sent":
+    def write(self, batch: RowBatch) -> "Sent":
         """Send a batch."""
         return Sent(self._cache.send_columns(batch.keys, batch.values, removed=batch.removals or None))
 
@@ -179,10 +179,10 @@ class Sent:
         """Ids in the order of the batch, None for a removal that found nothing; waits for the answer."""
         return self._future.result().ids
 
-    def result(self) -> Written:
+    def result(self) -> LoadedRows:
         """Wait for the answer."""
         stored = self._future.result()
-        return Written(events=stored.events, first_id=stored.first_id, last_id=stored.last_id)
+        return LoadedRows(events=stored.events, first_id=stored.first_id, last_id=stored.last_id)
 
 
 class StageTarget:
@@ -193,7 +193,7 @@ class StageTarget:
         self._transaction = transaction
         self._stage = cache.stage(keep_ms=STAGE_KEEP_MS_MAX)
 
-    def write(self, batch: Batch) -> "Laid":
+    def write(self, batch: RowBatch) -> "Laid":
         """Lay a batch ready."""
         self._stage.put_columns(batch.keys, batch.values, removed=batch.removals or None)
         return Laid(len(batch.keys))
@@ -209,6 +209,6 @@ class Laid:
 
     rows: int
 
-    def result(self) -> Written:
+    def result(self) -> LoadedRows:
         """Return how many rows it has; they have no ids yet."""
-        return Written(events=self.rows, first_id=None, last_id=None)
+        return LoadedRows(events=self.rows, first_id=None, last_id=None)

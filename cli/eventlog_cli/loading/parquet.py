@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from eventlog.limits import MIB
-from eventlog_cli.loading.rows import Batch, RowRefused, Shape
+from eventlog_cli.loading.rows import RowBatch, RowRefused, RowShape
 from eventlog_cli.loading.source import Damaged, Unpacked
 
 READ_BYTES = 1 * MIB  # of a column at once; all of it in a row group otherwise
@@ -20,12 +20,12 @@ READ_BYTES = 1 * MIB  # of a column at once; all of it in a row group otherwise
 class Parquet:
     """Reads Parquet. Its index stands at the end, so what is packed or comes from a pipe is first copied to a temporary file."""
 
-    def __init__(self, stream: Unpacked, shape: Shape, *, rows: int) -> None:
+    def __init__(self, stream: Unpacked, shape: RowShape, *, rows: int) -> None:
         self._stream = stream
         self._shape = shape
         self._rows = rows
 
-    def batches(self) -> Iterator[Batch]:
+    def batches(self) -> Iterator[RowBatch]:
         """Yield the file. Lines count rows; damage ends it."""
         line = 1
         try:
@@ -55,8 +55,8 @@ class Parquet:
                 for at in range(0, table.num_rows, step):
                     yield table.slice(at, step)
 
-    def _convert(self, table: pa.RecordBatch, first: int) -> Iterator[Batch]:
-        batch, held = Batch(), 0
+    def _convert(self, table: pa.RecordBatch, first: int) -> Iterator[RowBatch]:
+        batch, held = RowBatch(), 0
         for line, row in enumerate(_to_rows(table), first):
             try:
                 if isinstance(row, RowRefused):
@@ -68,7 +68,7 @@ class Parquet:
             batch.last_line = line
             if held >= self._shape.batch_bytes:
                 yield batch
-                batch, held = Batch(), 0
+                batch, held = RowBatch(), 0
         if batch.lines:
             yield batch
 
@@ -88,8 +88,8 @@ def _to_rows(table: pa.RecordBatch) -> list[dict[str, Any] | RowRefused]:
     return rows
 
 
-def _last(line: int, why: str) -> Batch:
-    batch = Batch()
+def _last(line: int, why: str) -> RowBatch:
+    batch = RowBatch()
     batch.reject(line, why, is_last=True)
     return batch
 

@@ -26,7 +26,7 @@ class Rejection:
 
 
 @dataclass(slots=True, kw_only=True)
-class Batch:
+class RowBatch:
     """Rows in order, read up to `last_line` inclusive. `removals` is empty where no row can be one; a removal's value is empty."""
 
     keys: list[bytes] = field(default_factory=list)
@@ -35,21 +35,21 @@ class Batch:
     rejections: list[Rejection] = field(default_factory=list)
     last_line: int = 0
 
-    def before(self, rejection: Rejection) -> "Batch":
+    def before(self, rejection: Rejection) -> "RowBatch":
         """Return the rows that stand before one of the rejected ones."""
         found = self.first(rejection.before)
         found.last_line = rejection.line - 1
         return found
 
-    def first(self, rows: int) -> "Batch":
+    def first(self, rows: int) -> "RowBatch":
         """Return the first rows, without rejections."""
-        return Batch(keys=self.keys[:rows], values=self.values[:rows], removals=self.removals[:rows], last_line=self.last_line)
+        return RowBatch(keys=self.keys[:rows], values=self.values[:rows], removals=self.removals[:rows], last_line=self.last_line)
 
     def reject(self, line: int, why: str, *, is_last: bool = False) -> None:
         """Note that the next row is refused."""
         self.rejections.append(Rejection(line=line, why=why, before=len(self.keys), is_last=is_last))
 
-    def extend(self, other: "Batch") -> None:
+    def extend(self, other: "RowBatch") -> None:
         """Add the rows of `other`, which may be taken over as they are, behind these; its rejections are left out."""
         if self.keys:
             self.keys += other.keys
@@ -65,16 +65,16 @@ class Batch:
         return len(self.keys) + len(self.rejections)
 
 
-class Reader(Protocol):
+class FormatReader(Protocol):
     """Reads one format."""
 
-    def batches(self) -> Iterator[Batch]:
+    def batches(self) -> Iterator[RowBatch]:
         """Yield the whole input as batches of at most the rows asked for; none without a row or a rejection."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shape:
+class RowShape:
     """What a row must have: the field that is its key; the field and the words that make it a removal; how large it may be.
 
     A batch of rows ends at `batch_bytes`. With `text_keys` a key of bytes has to be UTF-8, as the cache takes no other. `encode` makes
@@ -148,7 +148,7 @@ class Shape:
             raise RowRefused(f"the value has {len(value)} bytes, the limit is {self.value_bytes_max}")
         return value
 
-    def add(self, row: dict[str, Any], batch: Batch) -> None:
+    def add(self, row: dict[str, Any], batch: RowBatch) -> None:
         """Add a parsed row to `batch`, its value written as JSON.
 
         Raises:
@@ -177,7 +177,7 @@ class Shape:
         except ValueError as error:
             raise RowRefused(str(error)) from None
 
-    def append(self, batch: Batch, key: bytes, value: bytes, *, is_removal: bool) -> None:
+    def append(self, batch: RowBatch, key: bytes, value: bytes, *, is_removal: bool) -> None:
         """Add one finished row to `batch`."""
         batch.keys.append(key)
         batch.values.append(value)

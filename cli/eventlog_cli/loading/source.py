@@ -18,7 +18,7 @@ from typing import IO, Any, Protocol, cast
 
 from eventlog.errors import InvalidArgument
 from eventlog.limits import KIB, MIB
-from eventlog_cli.loading.rows import Reader, Shape
+from eventlog_cli.loading.rows import FormatReader, RowShape
 from eventlog_cli.output import stdin
 
 _READERS = {"jsonl": ("lines", "Jsonl"), "csv": ("lines", "Csv"), "parquet": ("parquet", "Parquet"), "avro": ("avro", "Avro")}
@@ -28,7 +28,7 @@ _BY_SUFFIX = {"jsonl": "jsonl", "ndjson": "jsonl", "json": "jsonl", "csv": "csv"
 _PACKED = ("gz", "xz", "zst", "zstd")
 
 
-def format_of(source: "Source") -> str:
+def format_of(source: "OpenedInput") -> str:
     """Return the format of a source.
 
     Raises:
@@ -48,12 +48,12 @@ def format_of(source: "Source") -> str:
     raise InvalidArgument(why=f"cannot tell the format of {source.name}; say it with --format {'|'.join(FORMATS)}")
 
 
-def reader_of(source: "Source", shape: Shape, *, format_name: str, rows: int) -> Reader:
+def reader_of(source: "OpenedInput", shape: RowShape, *, format_name: str, rows: int) -> FormatReader:
     """Return the reader of `format_name` over `source`; batches have at most `rows` rows."""
     module, name = _READERS[format_name]
     # parquet brings pyarrow, which the others do not need
     reader = getattr(import_module(f"eventlog_cli.loading.{module}"), name)
-    return cast("Reader", reader(source.stream, shape, rows=rows))
+    return cast("FormatReader", reader(source.stream, shape, rows=rows))
 
 
 FORMAT_BYTES = 4  # enough to know parquet and avro; asking a pipe for more could wait for a line that comes later
@@ -76,7 +76,7 @@ class Damaged(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
+class OpenedInput:
     """An opened input. `size` is that of the packed file, None for a pipe."""
 
     name: str
@@ -239,7 +239,7 @@ def _begins(counted: _Counted, magic: bytes) -> bool:
 
 
 @contextmanager
-def open_source(path: str) -> Iterator[Source]:
+def open_source(path: str) -> Iterator[OpenedInput]:
     """Yield the source at `path`, or stdin for `-`.
 
     Raises:
@@ -253,7 +253,7 @@ def open_source(path: str) -> Iterator[Source]:
         packing = next((name for magic, name in _MAGIC.items() if _begins(counted, magic)), "")
         unpack = _UNPACK[packing](io.BufferedReader(counted, MIB))
         stream = Unpacked(unpack, path=None if packing or size is None else path)
-        yield Source(
+        yield OpenedInput(
             name="stdin" if path == "-" else Path(path).name,
             stream=stream,
             size=size,

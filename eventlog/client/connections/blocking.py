@@ -7,7 +7,7 @@ what failed: then the primary is asked itself, if it can be reached soon.
 from math import inf
 from time import monotonic, sleep
 
-from eventlog.client.connections.known import ASKED_MAX, Known, topology_of
+from eventlog.client.connections.known import ASKED_MAX, KnownRoutes, topology_of
 from eventlog.client.connections.requests import chance
 from eventlog.client.options import ClientOptions
 from eventlog.errors import ClientClosed, EventLogError, InvalidArgument, Misuse
@@ -15,14 +15,14 @@ from eventlog.routing.addresses import Address, Candidates, parse_address
 from eventlog.routing.retry import backoff_ms
 from eventlog.routing.routes import NOBODY
 from eventlog.transport.blocking import BlockingConnection, connect, finished
-from eventlog.transport.greeting import ASK_MS_MAX, ConnectOptions
+from eventlog.transport.greeting import ASK_MS_MAX, GreetingOptions
 from eventlog.wire.eventlog_pb2 import Done, GetTopology, Message
 from eventlog.wire.session import Incoming
 
 STRAIGHT_AGAIN_S = 1.0  # after a primary could not be reached
 
 
-class BlockingNodes(Known):
+class BlockingNodes(KnownRoutes):
     """Roads to nodes, opened when they are wanted and while the caller waits. `producer` is asked for with the first one."""
 
     def __init__(self, addresses: list[Address], options: ClientOptions) -> None:
@@ -121,7 +121,7 @@ class BlockingNodes(Known):
         if self.is_closed:
             raise ClientClosed(what="client")
         timeout_ms = int(max(1, min(self._options.connect_timeout_ms, 1_000 * (deadline - self.now()))))
-        options = ConnectOptions(client=self._options.name, producer=True, producer_id=self.producer, connect_timeout_ms=timeout_ms)
+        options = GreetingOptions(client=self._options.name, producer=True, producer_id=self.producer, connect_timeout_ms=timeout_ms)
         connection = connect(address.host, address.port, options=options, dispatch=self._answer)
         try:
             self.greeted(connection.hello, where=str(address))

@@ -9,7 +9,7 @@ ASKED_MAX = 3
 """How many nodes are asked for the topology at a time."""
 
 
-class Known:
+class KnownRoutes:
     """The newest of what nodes have said. `routes` is None until the first one has."""
 
     def __init__(self) -> None:

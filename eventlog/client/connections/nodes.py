@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from eventlog.client.connections.known import Known
+from eventlog.client.connections.known import KnownRoutes
 from eventlog.client.connections.requests import chance
 from eventlog.client.options import ClientOptions
 from eventlog.errors import ClientClosed, ConnectionLost, EventLogError, InvalidArgument
@@ -18,7 +18,7 @@ from eventlog.routing.routes import NOBODY
 from eventlog.topology import Topology
 from eventlog.transport.connect import connect
 from eventlog.transport.connection import Connection, Exchange
-from eventlog.transport.greeting import ConnectOptions
+from eventlog.transport.greeting import GreetingOptions
 from eventlog.wire.eventlog_pb2 import Done, Message
 
 log = logging.getLogger("eventlog.client")
@@ -112,7 +112,7 @@ class Uplink:
         connection = await connect(
             address.host,
             address.port,
-            options=ConnectOptions(
+            options=GreetingOptions(
                 client=self._options.name,
                 operator=self._options.operator,
                 producer=producer is not None,
@@ -173,7 +173,7 @@ class _Direct:
         self.opening: asyncio.Task[None] | None = None
 
 
-class Nodes(Known):
+class Nodes(KnownRoutes):
     """Roads to nodes. `home` is to whichever node answered; every node forwards, so it will do where there is no direct one.
 
     `choose_producer`, `on_connection`, `on_lost` and `on_routes` are whoever's who writes; `on_stale` is called when the topology may be

@@ -6,9 +6,9 @@ from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Mapping
 from typing import Any
 
 from eventlog.client.core import ClientCore
-from eventlog.client.members.lanes import Fetched, Lanes
-from eventlog.client.members.member import CLOSE_MS_MAX, Joined, MemberOptions
-from eventlog.client.members.progress import Places, Progress, ends_of, position_of
+from eventlog.client.members.lanes import LaneAnswer, MemberLanes
+from eventlog.client.members.member import CLOSE_MS_MAX, JoinedMember, MemberOptions
+from eventlog.client.members.progress import MemberProgress, Places, ends_of, position_of
 from eventlog.client.reading.batches import EventBatch
 from eventlog.client.reading.wanted import Reading
 from eventlog.client.values import checked_id
@@ -24,7 +24,7 @@ LET_GO_MS_MAX = 2_000  # what a commit may take before a segment is let go
 _WITHOUT_S_MAX = 5.0  # for others to let go of segments; after that a member that is to come to an end waits for none any more
 
 
-class Consumer(Joined):
+class Consumer(JoinedMember):
     """A member of a group, from entering it to leaving it. Iterate events, or `batches`; one iteration at a time.
 
     `auto_commit`: what the application is through with, because it asked for what comes next, is committed every second, when a
@@ -37,8 +37,8 @@ class Consumer(Joined):
         super().__init__(core, source, options)
         self._auto = auto_commit is not False
         self._may_switch = auto_commit is None
-        self._progress = Progress()
-        self._lanes = Lanes(core, self._progress, source=source, reading=reading, outage=self._member.outage)
+        self._progress = MemberProgress()
+        self._lanes = MemberLanes(core, self._progress, source=source, reading=reading, outage=self._member.outage)
         self._lanes.failed = self._fail
         self._committing = asyncio.Lock()
         self._let_go: Places = {}  # of segments that are gone: the group is being told
@@ -131,7 +131,7 @@ class Consumer(Joined):
                 yield event
             self._check()
 
-    async def event_lists(self) -> AsyncGenerator[tuple[Fetched, list[Event]], None]:
+    async def event_lists(self) -> AsyncGenerator[tuple[LaneAnswer, list[Event]], None]:
         """Yield events for somebody who hands them out one by one: who asks `may_hand` and calls `hand` for each."""
         async for fetched in self._answers(max_events=0):
             for batch in fetched.batches:
@@ -142,7 +142,7 @@ class Consumer(Joined):
             if not fetched.is_stale:
                 self._progress.pass_over(fetched.after)
 
-    def may_hand(self, fetched: Fetched) -> bool:
+    def may_hand(self, fetched: LaneAnswer) -> bool:
         """Return whether events of an answer may be handed out still. Any thread may ask."""
         return not (fetched.is_stale or self._member.is_late)
 
@@ -173,7 +173,7 @@ class Consumer(Joined):
             if not fetched.is_stale:
                 self._progress.pass_over(fetched.after)
 
-    async def _answers(self, *, max_events: int, until_id: int | None = None) -> AsyncGenerator[Fetched, None]:
+    async def _answers(self, *, max_events: int, until_id: int | None = None) -> AsyncGenerator[LaneAnswer, None]:
         if not hasattr(max_events, "__index__") or not 0 <= max_events <= _EVENTS_MAX:
             raise InvalidArgument(why=f"max_events is {max_events}: give a whole number in [1, {_EVENTS_MAX}], or 0 for no limit")
         self._lanes.start(max_events=max_events, until_id=None if until_id is None else checked_id(until_id))

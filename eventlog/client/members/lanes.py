@@ -2,7 +2,7 @@
 
 A segment whose node is gone holds up its own lane and no other. An answer ends where the promise of any segment asked about does, so those
 that stand still are read in a lane beside the one of their node. A lane is begun anew when its segments change, those of the other lanes
-go on. `Lanes` owns the tasks; what has arrived waits in one short queue, and lanes wait while it is full.
+go on. `MemberLanes` owns the tasks; what has arrived waits in one short queue, and lanes wait while it is full.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from typing import NamedTuple
 from eventlog.client.connections.requests import chance
 from eventlog.client.core import ClientCore
 from eventlog.client.members.member import Outage
-from eventlog.client.members.progress import Places, Progress, places_of, position_of
+from eventlog.client.members.progress import MemberProgress, Places, places_of, position_of
 from eventlog.client.reading.batches import EventBatch
 from eventlog.client.reading.following import to_batches
 from eventlog.client.reading.wanted import Reading
@@ -40,7 +40,7 @@ class LaneId(NamedTuple):
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Fetched:
+class LaneAnswer:
     """An answer: its events, and the places behind it. `is_stale`: hand out no more of it, what is left is fetched again."""
 
     segments: frozenset[int]
@@ -57,10 +57,10 @@ class _Lane:
         self.task = task
 
 
-class Lanes:
+class MemberLanes:
     """All lanes of one member. `failed` is told of what no retry cures."""
 
-    def __init__(self, core: ClientCore, progress: Progress, *, source: EventSource, reading: Reading, outage: Outage) -> None:
+    def __init__(self, core: ClientCore, progress: MemberProgress, *, source: EventSource, reading: Reading, outage: Outage) -> None:
         self.is_started = False
         self.failed: Callable[[EventLogError], None] = lambda _: None
         self._core = core
@@ -72,14 +72,14 @@ class Lanes:
         self._until_id: int | None = None
         self._lanes: dict[LaneId, _Lane] = {}
         self._still: frozenset[int] = frozenset()  # segments whose promises stand still, as their last answer has it
-        self._waiting: list[Fetched] = []
-        self._open: Fetched | None = None  # being handed out
+        self._waiting: list[LaneAnswer] = []
+        self._open: LaneAnswer | None = None  # being handed out
         self._changed = asyncio.Event()  # something arrived, or there is room again
         self._scope = (core.cluster, source.cache_id, core.routes.segments)
 
     # ------------------------------------------------------------ what has arrived
 
-    def take(self) -> Fetched | None:
+    def take(self) -> LaneAnswer | None:
         """Return the oldest answer that waits, None when there is none."""
         self._open = self._waiting.pop(0) if self._waiting else None
         if self._open is not None:
@@ -188,7 +188,7 @@ class Lanes:
         while batches and len(self._waiting) >= ANSWERS_WAITING_MAX:
             await self._changed.wait()
         self._progress.fetched(after)
-        self._waiting.append(Fetched(segments=segments, batches=batches, after=after))
+        self._waiting.append(LaneAnswer(segments=segments, batches=batches, after=after))
         self._merge()
         self._wake()
 

@@ -1,6 +1,6 @@
 """What every member of a group does: one request after the other says that it lives, and the answers say what it may read.
 
-`Membership` is that, `Outage` how long it goes on while the cluster does not answer, `Joined` what consumers are made on.
+`Membership` is that, `Outage` how long it goes on while the cluster does not answer, `JoinedMember` what consumers are made on.
 """
 
 import asyncio
@@ -319,7 +319,7 @@ class Membership:
         self.epoch, self.owned = 0, frozenset()
 
 
-class Joined(Shown):
+class JoinedMember(Shown):
     """A member from entering to leaving. Who derives from it says what is to be done in the time between."""
 
     def __init__(self, core: ClientCore, source: EventSource, options: MemberOptions) -> None:

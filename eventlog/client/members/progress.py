@@ -20,7 +20,7 @@ from eventlog.read.position import Position, SegmentPositions
 Places = dict[int, Place]
 
 
-class Progress:
+class MemberProgress:
     """The places of one member. Segments come with `begin` and go with `drop`; everything else is about segments that it has."""
 
     def __init__(self) -> None:

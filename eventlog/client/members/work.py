@@ -14,7 +14,7 @@ import numpy as np
 
 from eventlog.batch.views import decode_block
 from eventlog.client.core import ClientCore
-from eventlog.client.members.member import AGAIN_MS_MAX, CLOSE_MS_MAX, Joined, MemberOptions
+from eventlog.client.members.member import AGAIN_MS_MAX, CLOSE_MS_MAX, JoinedMember, MemberOptions
 from eventlog.errors import BadMessage, ClientClosed, EventLogError, InvalidArgument, StaleMember, TimedOut
 from eventlog.events import Event, EventSource, Kind
 from eventlog.groups.work import TASK_ROW
@@ -105,7 +105,7 @@ def _always(_: Event) -> bool:
     return True
 
 
-class WorkConsumer(Joined):
+class WorkConsumer(JoinedMember):
     """A member of a work group, from entering it to leaving it. What it has and has not settled when it leaves goes to others."""
 
     def __init__(

@@ -19,7 +19,7 @@ from eventlog.events import Event, EventSource, Kind
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from eventlog.client.reading.frames import Frame
+    from eventlog.client.reading.frames import TableMaker
 
 Order = Literal["id", "segment"]
 EVENTS_AT_ONCE = 1_024  # made into objects: two thirds of the time that 8,000 at once take, whose bytes leave the processor's cache
@@ -54,7 +54,7 @@ class ArrowRows(RowColumns, Protocol):
         """
         return self._frame(include, columns, value_schema).batch(self)
 
-    def _frame(self, include: Sequence[str] | None = None, columns: Sequence[str] | None = None, value_schema: Any = None) -> "Frame":
+    def _frame(self, include: Sequence[str] | None = None, columns: Sequence[str] | None = None, value_schema: Any = None) -> "TableMaker":
         from eventlog.client.reading import frames  # noqa: PLC0415 -- as in `arrow_module`
 
         return frames.frame_of(self._form(), frames.choice_of(include, columns, value_schema))

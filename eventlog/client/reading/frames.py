@@ -22,7 +22,7 @@ from eventlog.errors import BadValue, CorruptData, InvalidArgument, UnreadableVa
 from eventlog.events import CHANGE_NAMES, KIND_NAMES, Kind
 from eventlog.ids import EPOCH_MS, TIME_SHIFT
 
-__all__ = ["INFER", "Choice", "Frame", "check_typed", "choice_of", "frame_of", "headers_array", "inferred"]
+__all__ = ["INFER", "TableChoice", "TableMaker", "check_typed", "choice_of", "frame_of", "headers_array", "inferred"]
 
 
 OPTIONAL: Final = ("before", "headers")
@@ -33,7 +33,7 @@ _CHANGES: Final = pa.array(CHANGE_NAMES, pa.string())
 _HEADER_HEAD_BYTES: Final = 6
 
 
-class Frame:
+class TableMaker:
     """Makes record batches of one schema."""
 
     def __init__(self, form: FrameForm, names: Sequence[str]) -> None:
@@ -154,7 +154,7 @@ def _first_unreadable(items: list[bytes | None], form: FrameForm) -> int:
     raise AssertionError("a value that was refused is not refused")
 
 
-class Choice(NamedTuple):
+class TableChoice(NamedTuple):
     """What a caller wants of a table."""
 
     include: tuple[str, ...] | None = None
@@ -162,7 +162,7 @@ class Choice(NamedTuple):
     typed: Any = None  # a type, or `INFER`
 
 
-def choice_of(include: Sequence[str] | None, columns: Sequence[str] | None, value_schema: Any) -> Choice:
+def choice_of(include: Sequence[str] | None, columns: Sequence[str] | None, value_schema: Any) -> TableChoice:
     """Return what a caller wants.
 
     Raises:
@@ -171,10 +171,10 @@ def choice_of(include: Sequence[str] | None, columns: Sequence[str] | None, valu
     for option, names in (("include", include), ("columns", columns)):
         if isinstance(names, str):
             raise InvalidArgument(why=f"{option} is the text {names!r}: give a list of names")
-    return Choice(None if include is None else tuple(include), None if columns is None else tuple(columns), value_type(value_schema))
+    return TableChoice(None if include is None else tuple(include), None if columns is None else tuple(columns), value_type(value_schema))
 
 
-def frame_of(form: FrameForm, choice: Choice) -> Frame:
+def frame_of(form: FrameForm, choice: TableChoice) -> TableMaker:
     """Return the frame of a read as it is wanted.
 
     Raises:
@@ -200,7 +200,7 @@ def check_typed(form: FrameForm) -> None:
 
 
 @lru_cache(maxsize=256)
-def _frame(form: FrameForm, include: tuple[str, ...] | None, columns: tuple[str, ...] | None) -> Frame:
+def _frame(form: FrameForm, include: tuple[str, ...] | None, columns: tuple[str, ...] | None) -> TableMaker:
     """Return the frame of a read: all columns, without those optional ones that `include` leaves out, or `columns`, in their order.
 
     Raises:
@@ -209,13 +209,13 @@ def _frame(form: FrameForm, include: tuple[str, ...] | None, columns: tuple[str,
     names = ("id", "time", "segment", "offset", "kind", "key", "value", *OPTIONAL, *(("change",) if form.has_changes else ()))
     if columns is None:
         _check_names("include", include or (), OPTIONAL)
-        return Frame(form, [name for name in names if include is None or name not in OPTIONAL or name in include])
+        return TableMaker(form, [name for name in names if include is None or name not in OPTIONAL or name in include])
     if include is not None:
         raise InvalidArgument(why="give include, which adds to the usual columns, or columns, which names all of them")
     _check_names("columns", columns, names)
     if not columns:
         raise InvalidArgument(why=f"columns is empty: choose of {', '.join(names)}")
-    return Frame(form, columns)
+    return TableMaker(form, columns)
 
 
 def _check_names(option: str, given: tuple[str, ...], names: tuple[str, ...]) -> None:

@@ -67,7 +67,7 @@ class Was:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class PastChange:
     """One event of a key. `before` is None where the event has no image, or one that cannot be told from none."""
 
     id: int
@@ -82,7 +82,7 @@ class Change:
         return Was(value=self.value, version=self.id, expiry=self.expiry) if self.kind <= Kind.MODIFIED else None
 
 
-def replaced(change: Change, *, at: int) -> Was | None:
+def replaced(change: PastChange, *, at: int) -> Was | None:
     """Return what the first event of a key behind `at` tells of the entry at `at`, None where that is not enough.
 
     A value that was changed or removed was alive by the clock of that write. At `at` it was, too, if that is earlier by more than ids
@@ -206,9 +206,9 @@ class PastReader:
 
     # ------------------------------------------------------------ the log
 
-    async def _changes(self, segment: int, upto: int) -> dict[bytes, Change]:
+    async def _changes(self, segment: int, upto: int) -> dict[bytes, PastChange]:
         """Return the first event of each key behind `at`, up to the id as of which the state was read."""
-        found: dict[bytes, Change] = {}
+        found: dict[bytes, PastChange] = {}
         async with aclosing(self._events(segment, after=self._at, upto=upto)) as events:
             async for key, change in events:
                 found.setdefault(key, change)
@@ -216,7 +216,7 @@ class PastReader:
                     break
         return found
 
-    async def _earlier(self, segment: int, changes: dict[bytes, Change]) -> dict[bytes, Was]:
+    async def _earlier(self, segment: int, changes: dict[bytes, PastChange]) -> dict[bytes, Was]:
         """Return what keys were whose first event behind `at` is known, and says that there was something."""
         last, trimmed = await self._last(segment, set(changes))
         found = {}
@@ -230,7 +230,7 @@ class PastReader:
             found[key] = was
         return found
 
-    async def _last(self, segment: int, keys: set[bytes]) -> tuple[dict[bytes, Change], EventsTrimmed | None]:
+    async def _last(self, segment: int, keys: set[bytes]) -> tuple[dict[bytes, PastChange], EventsTrimmed | None]:
         """Return the last event of keys up to `at`, of those that are kept; and the error if some are not."""
         after, trimmed = 1, None  # 0 would begin at the first event kept, without a word
         for _ in range(_TRIES):
@@ -246,7 +246,7 @@ class PastReader:
         assert trimmed is not None, "nothing else is tried again"
         raise trimmed
 
-    async def _events(self, segment: int, *, after: int, upto: int) -> AsyncGenerator[tuple[bytes, Change], None]:
+    async def _events(self, segment: int, *, after: int, upto: int) -> AsyncGenerator[tuple[bytes, PastChange], None]:
         """Yield the events in `(after, upto]` with their keys, in the order of ids: all, also those that are to be waited for."""
         loop, only = asyncio.get_running_loop(), self._only
         one = None if only is None else filter_of(where="key = ?", parameters=[self._form.read_key(only)])
@@ -299,12 +299,12 @@ class PastReader:
         return EntryBatch(part, self._answered)
 
 
-def _changes_in(batch: EventBatch) -> Iterable[tuple[bytes, Change]]:
+def _changes_in(batch: EventBatch) -> Iterable[tuple[bytes, PastChange]]:
     count = len(batch)
     before = [b""] * count if batch.before is None else batch.before.to_list()
     columns = (batch.keys.to_list(), batch.ids.tolist(), batch.kinds.tolist(), batch.values.to_list(), before, batch.expiry.tolist())
     for key, id_, kind, value, image, expiry in zip(*columns, strict=True):
-        yield key, Change(id=id_, kind=kind, value=value, before=image or None, expiry=expiry)
+        yield key, PastChange(id=id_, kind=kind, value=value, before=image or None, expiry=expiry)
 
 
 def _matching(matches: "Compiled", entries: dict[bytes, Was], segment: int) -> dict[bytes, Was]:

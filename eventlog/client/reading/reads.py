@@ -13,7 +13,7 @@ from eventlog.client.reading.following import ReadingCore, Unpack, say_held, to_
 from eventlog.client.reading.past import PastReader, id_at
 from eventlog.client.reading.rows import CacheByKey
 from eventlog.client.reading.state_first import StateBatches
-from eventlog.client.reading.wanted import PollOptions, Reading, ReadOptions, Start, Wanted, checked_tail, position_after, segments_of
+from eventlog.client.reading.wanted import PollOptions, PollWanted, Reading, ReadOptions, Start, checked_tail, position_after, segments_of
 from eventlog.client.reports import Answer, LogEnds, Plan, log_ends, stalled
 from eventlog.client.values import Entry, checked_id, consistency_number
 from eventlog.errors import EventsTrimmed, InvalidArgument
@@ -155,7 +155,7 @@ class CacheReads(CacheByKey):
         """
         if order not in get_args(Order):
             raise InvalidArgument(why=f"order is {order!r}: use id or segment")
-        wanted = Wanted(**options)
+        wanted = PollWanted(**options)
         start, reading = wanted.reading(from_id, max_bytes=max_bytes)
 
         async def batches() -> AsyncGenerator[EventBatch, None]:
@@ -175,7 +175,7 @@ class CacheReads(CacheByKey):
 
         return batches()
 
-    async def _batches(self, begun: Reading, wanted: Wanted, order: Order) -> AsyncGenerator[EventBatch, None]:
+    async def _batches(self, begun: Reading, wanted: PollWanted, order: Order) -> AsyncGenerator[EventBatch, None]:
         source = await self._source(begun)
         unpack, follow = self._unpack(begun, source, order), wanted.follow
         batches = self._core.follower.batches(
@@ -185,7 +185,7 @@ class CacheReads(CacheByKey):
             async for batch in found:
                 yield batch
 
-    async def _begin(self, reading: Reading, start: Start, wanted: Wanted) -> Reading | None:
+    async def _begin(self, reading: Reading, start: Start, wanted: PollWanted) -> Reading | None:
         """Return the reading with its ends fixed, None if it ends before it begins."""
         info, _ = await self._found()
         until, follow = 0 if wanted.until_id is None else checked_id(wanted.until_id), wanted.follow
@@ -260,7 +260,7 @@ class CacheReads(CacheByKey):
                 raise InvalidArgument(why=f"{name} is {number}, not in [0, {limit}]")
         if alien := set(options) - set(PollOptions.__annotations__):
             raise TypeError(f"poll takes no {', '.join(sorted(alien))}")
-        wanted = Wanted(**options, follow=True)
+        wanted = PollWanted(**options, follow=True)
         start, reading = wanted.reading(after, max_bytes=max_bytes)
         begun = await self._begin(reading, start, wanted)
         if begun is None:

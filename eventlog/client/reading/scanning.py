@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import polars as pl
     import pyarrow as pa
 
-    from eventlog.client.reading.frames import Choice, Frame
+    from eventlog.client.reading.frames import TableChoice, TableMaker
 
 SCAN_ENTRIES = 10_000  # of a batch: what is done once a batch is then nothing beside what is done for its rows
 
@@ -37,25 +37,30 @@ class Scan(Shown):
     """
 
     def __init__(
-        self, read: Callable[[], AsyncGenerator[ArrowRows, None]], form: Callable[[], Awaitable[FrameForm]], choice: "Choice", *, limit: int
+        self,
+        read: Callable[[], AsyncGenerator[ArrowRows, None]],
+        form: Callable[[], Awaitable[FrameForm]],
+        choice: "TableChoice",
+        *,
+        limit: int,
     ) -> None:
         self._read = read
         self._form = form
         self._choice = choice
         self._limit = limit
-        self._frame: Frame | None = None
+        self._frame: TableMaker | None = None
 
     async def schema(self) -> "pa.Schema":
         """Return the schema of the table. With `value_schema="infer"` the first values are read for it, once."""
         return (await self.frame()).schema
 
-    async def frame(self) -> "Frame":
+    async def frame(self) -> "TableMaker":
         """Return what makes the table, the same for every read of this scan."""
         if self._frame is None:
             self._frame = await self._made()
         return self._frame
 
-    async def _made(self) -> "Frame":
+    async def _made(self) -> "TableMaker":
         from eventlog.client.reading import frames  # noqa: PLC0415 -- as in `arrow_module`
 
         form, choice = await self._form(), self._choice
@@ -206,7 +211,7 @@ class CacheScans(CacheReads, CacheEntries):
         )
 
 
-def _choice(include: Sequence[str] | None, columns: Sequence[str] | None, value_schema: Any) -> "Choice":
+def _choice(include: Sequence[str] | None, columns: Sequence[str] | None, value_schema: Any) -> "TableChoice":
     from eventlog.client.reading import frames  # noqa: PLC0415 -- as in `arrow_module`
 
     return frames.choice_of(include, columns, value_schema)

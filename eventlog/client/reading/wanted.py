@@ -268,7 +268,7 @@ class ReadOptions(PollOptions, total=False):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class PollWanted:
     """What a poll wants, with what holds where nothing is said."""
 
     position: str | None = None

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
 from eventlog.client.options import FRAME_EVENTS_TARGET
-from eventlog.client.writing.changes import Call
+from eventlog.client.writing.changes import WriteCall
 from eventlog.errors import ClientClosed, TimedOut
 
 
@@ -18,7 +18,7 @@ class Backlog:
 
     def __init__(self, *, bytes_max: int) -> None:
         self._bytes_max = bytes_max
-        self._calls: deque[Call] = deque()
+        self._calls: deque[WriteCall] = deque()
         self._waiters: deque[tuple[int, asyncio.Future[None]]] = deque()
         self.nbytes = 0
         self.held_bytes = 0
@@ -67,7 +67,7 @@ class Backlog:
         self.nbytes -= nbytes
         self._wake()
 
-    def hold(self, calls: Sequence[Call]) -> bool:
+    def hold(self, calls: Sequence[WriteCall]) -> bool:
         """Count calls among those that wait for segments that cannot be written; False where there is no room for that."""
         new = [call for call in calls if not call.is_held]
         nbytes = sum([call.nbytes for call in new])
@@ -78,7 +78,7 @@ class Backlog:
             call.is_held = True
         return True
 
-    def closed(self, call: Call) -> None:
+    def closed(self, call: WriteCall) -> None:
         """Give back the room of a call that is decided."""
         self.nbytes -= call.nbytes
         if call.is_held:
@@ -100,13 +100,13 @@ class Backlog:
             if not waiter.done():
                 waiter.set_exception(ClientClosed(what="client"))
 
-    def add(self, call: Call) -> None:
+    def add(self, call: WriteCall) -> None:
         """Put a call behind the others."""
         self._calls.append(call)
 
-    def take(self, *, bytes_target: int) -> list[Call]:
+    def take(self, *, bytes_target: int) -> list[WriteCall]:
         """Return the calls of the next frame: the oldest, and what follows it in its cache, up to the target. Empty if none waits."""
-        taken: list[Call] = []
+        taken: list[WriteCall] = []
         size = events = 0
         while self._calls:
             call = self._calls[0]
@@ -122,7 +122,7 @@ class Backlog:
                 break
         return taken
 
-    def waiting(self) -> Iterator[Call]:
+    def waiting(self) -> Iterator[WriteCall]:
         """Yield the calls that are in no frame yet."""
         return iter(tuple(self._calls))
 
@@ -134,7 +134,7 @@ class Backlog:
             self.release(call.nbytes)
 
 
-def _may_join(call: Call, first: Call, joined: tuple[int, int], *, bytes_target: int) -> bool:
+def _may_join(call: WriteCall, first: WriteCall, joined: tuple[int, int], *, bytes_target: int) -> bool:
     nbytes, events = joined
     is_same = call.changes.cache_id == first.changes.cache_id and not call.is_alone
     return is_same and nbytes <= bytes_target and events <= FRAME_EVENTS_TARGET

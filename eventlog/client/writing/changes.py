@@ -55,7 +55,7 @@ Items = npt.NDArray[np.int64]
 _NO_KINDS = np.zeros(0, np.uint8)
 
 
-class Call:
+class WriteCall:
     """One application call that writes, or a part of one, until its future is done. `deadline` is in the loop's time."""
 
     __slots__ = ("changes", "deadline", "future", "is_alone", "is_held", "is_many", "nbytes", "timeout_ms")
@@ -96,9 +96,9 @@ class Ledger:
 
     __slots__ = ("_bounds", "_errors", "_ids", "_kinds", "_left", "calls", "on_close", "previous")
 
-    def __init__(self, calls: list[Call]) -> None:
+    def __init__(self, calls: list[WriteCall]) -> None:
         self.calls = calls
-        self.on_close: Callable[[Call], None] | None = None
+        self.on_close: Callable[[WriteCall], None] | None = None
         self.previous: bytes | None = None
         self._errors: list[tuple[Items, EventLogError]] = []
         self._bounds = NONE  # where each call begins, and the last ends; made when there is more than one item
@@ -148,7 +148,7 @@ class Ledger:
             self._errors.append((items, error))
             self._close(items)
 
-    def so_far(self, call: Call, waiting: Sequence[tuple[Items, EventLogError]]) -> EventLogError:
+    def so_far(self, call: WriteCall, waiting: Sequence[tuple[Items, EventLogError]]) -> EventLogError:
         """Return what to tell of a call that is out of time; `waiting` are the items of frames that are undecided, of other calls too."""
         self._begin()
         index = self.calls.index(call)

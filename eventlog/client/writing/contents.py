@@ -15,23 +15,23 @@ from eventlog.arrays import Ints
 from eventlog.batch.build import Columns, build_write
 from eventlog.batch.marks import REFUSED
 from eventlog.batch.one import build_one
-from eventlog.client.writing.changes import Call, Changes, Ledger, kinds_of
+from eventlog.client.writing.changes import Changes, Ledger, WriteCall, kinds_of
 from eventlog.client.writing.singles import condition_of
 from eventlog.errors import BadMessage, ClientClosed, EventLogError, KeyExists, VersionMismatch
 from eventlog.events import Kind
 from eventlog.routing.routes import Routes
-from eventlog.routing.window import Frame, State
+from eventlog.routing.window import NumberedFrame, State
 from eventlog.wire.eventlog_pb2 import Message, WriteAnswer
 
 
-class Body(Protocol):
+class FrameBody(Protocol):
     """What a frame sends, but for the numbers of its blocks."""
 
     def buffers(self, sequences: Ints) -> Sequence[bytes | memoryview]:
         """Return what goes on the wire. No numbers: the blocks have none."""
         ...
 
-    def part(self, blocks: Ints) -> "Body":
+    def part(self, blocks: Ints) -> "FrameBody":
         """Return some of the blocks."""
         ...
 
@@ -93,7 +93,7 @@ class Contents:
 
     __slots__ = ("attempts", "body", "calls", "counts", "error", "items", "ledger")
 
-    def __init__(self, *, ledger: Ledger, calls: list[Call], items: Ints, counts: Ints, body: Body) -> None:
+    def __init__(self, *, ledger: Ledger, calls: list[WriteCall], items: Ints, counts: Ints, body: FrameBody) -> None:
         self.calls = calls
         self.ledger = ledger
         self.items = items
@@ -147,14 +147,14 @@ class Contents:
         self.ledger.fail(self.items if blocks is None else self.items[self.rows_of(blocks)], error)
 
 
-def pack(calls: list[Call], routes: Routes) -> Frame[Contents]:
+def pack(calls: list[WriteCall], routes: Routes) -> NumberedFrame[Contents]:
     """Return one frame with the changes of all calls, which are of one cache."""
     segments, items, counts, body = _lay_out([call.changes for call in calls], routes)
     contents = Contents(ledger=Ledger(calls), calls=calls, items=items, counts=counts, body=body)
-    return Frame(cache=calls[0].changes.cache_id, segments=segments, content=contents)
+    return NumberedFrame(cache=calls[0].changes.cache_id, segments=segments, content=contents)
 
 
-def _lay_out(parts: list[Changes], routes: Routes) -> tuple[Ints, Ints, Ints, Body]:
+def _lay_out(parts: list[Changes], routes: Routes) -> tuple[Ints, Ints, Ints, FrameBody]:
     """Return segments of the blocks, items in their rows, counts of the blocks, and the blocks."""
     first = parts[0]
     if len(parts) == 1 and len(first.keys) == 1 and first.lifespans is None:
@@ -197,7 +197,7 @@ def _chain(parts: list[Sequence[Any]]) -> Sequence[Any]:
     return chained
 
 
-def split_by_call(frame: Frame[Contents], routes: Routes) -> list[Frame[Contents]]:
+def split_by_call(frame: NumberedFrame[Contents], routes: Routes) -> list[NumberedFrame[Contents]]:
     """Return a frame for what each live call has in `frame`, so that none fails for another's sake. They share the ledger."""
     contents = frame.content
     ledger, items = contents.ledger, np.sort(contents.items)
@@ -212,11 +212,11 @@ def split_by_call(frame: Frame[Contents], routes: Routes) -> list[Frame[Contents
         segments, places, counts, body = _lay_out([_some(call.changes, own - ledger.begin_of(index))], routes)
         part = Contents(ledger=ledger, calls=[call], items=own[places], counts=counts, body=body)
         part.attempts, part.error = contents.attempts, contents.error
-        frames.append(Frame(cache=frame.cache, segments=segments, content=part))
+        frames.append(NumberedFrame(cache=frame.cache, segments=segments, content=part))
     return frames
 
 
-def drop_dead(frame: Frame[Contents], routes: Routes) -> None:
+def drop_dead(frame: NumberedFrame[Contents], routes: Routes) -> None:
     """Have a frame of one segment, nothing of which was written, carry only what somebody still waits for."""
     contents = frame.content
     if all(call.is_live for call in contents.calls) or not contents.is_live:
@@ -250,7 +250,7 @@ def _some(changes: Changes, items: Ints) -> Changes:
     )
 
 
-def rest_of(frame: Frame[Contents], blocks: Ints) -> Frame[Contents]:
+def rest_of(frame: NumberedFrame[Contents], blocks: Ints) -> NumberedFrame[Contents]:
     """Return a frame with only some of the blocks; it shares the ledger."""
     contents = frame.content
     ledger, items = contents.ledger, contents.items[contents.rows_of(blocks)]
@@ -259,7 +259,7 @@ def rest_of(frame: Frame[Contents], blocks: Ints) -> Frame[Contents]:
         calls = [ledger.calls[index] for index in np.unique(ledger.owners(items)).tolist()]
     rest = Contents(ledger=ledger, calls=calls, items=items, counts=contents.counts[blocks], body=contents.body.part(blocks))
     rest.attempts, rest.error = contents.attempts, contents.error
-    return Frame(cache=frame.cache, segments=frame.segments[blocks], content=rest)
+    return NumberedFrame(cache=frame.cache, segments=frame.segments[blocks], content=rest)
 
 
 def read_answer(answer: WriteAnswer, body: memoryview, *, rows: int) -> tuple[Ints, npt.NDArray[np.uint8]]:
@@ -275,7 +275,7 @@ def read_answer(answer: WriteAnswer, body: memoryview, *, rows: int) -> tuple[In
     return np.frombuffer(body[: 8 * rows], "<i8"), np.frombuffer(body[8 * rows :], np.uint8)
 
 
-WriteFrame = Frame[Contents]
+WriteFrame = NumberedFrame[Contents]
 
 
 class Undecided:
@@ -319,7 +319,7 @@ class Undecided:
                 if frame.state in (State.QUEUED, State.HELD) and not frame.doubtful:
                     self.fail(frame, ClientClosed(what="call"))
 
-    def calls(self) -> Iterator[Call]:
+    def calls(self) -> Iterator[WriteCall]:
         """Yield the calls in frames; one that is in several comes several times."""
         for frame in self:
             yield from frame.content.calls

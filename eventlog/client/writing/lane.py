@@ -14,7 +14,7 @@ from eventlog.batch.marks import REFUSED
 from eventlog.client.connections.nodes import Nodes
 from eventlog.client.connections.requests import chance
 from eventlog.client.options import ClientOptions
-from eventlog.client.writing.changes import Call
+from eventlog.client.writing.changes import WriteCall
 from eventlog.client.writing.contents import Contents, Undecided, WriteFrame, drop_dead, is_forgettable, read_answer, rest_of, split_by_call
 from eventlog.clock import LOOP_STEP_S
 from eventlog.errors import ConnectionLost, EventLogError, NotPrimary, Outcome, OutcomeUnknown, Stopping, TimedOut
@@ -29,7 +29,7 @@ from eventlog.wire.kinds import read_error
 
 
 @dataclass(slots=True, kw_only=True)
-class Shared:
+class LaneShared:
     """What all lanes of a writer have in common.
 
     `send_soon` has every lane send what it may, in the next turn of the loop; `answered` at once. `set_apart` gives segments that were
@@ -44,7 +44,7 @@ class Shared:
     answered: Callable[[], None]
     set_apart: Callable[[Mapping[int, EventLogError]], None]
     rejoin: Callable[[int], None]
-    hold: Callable[[list[Call]], bool]
+    hold: Callable[[list[WriteCall]], bool]
     producer_id: int = 0
 
 
@@ -54,7 +54,7 @@ class Lane:
     A segment that is set apart has a lane of its own, which asks its primary again and again; `refusal` is what that said last.
     """
 
-    def __init__(self, number: int, shared: Shared) -> None:
+    def __init__(self, number: int, shared: LaneShared) -> None:
         self.number = number
         self.segment = -1 - number  # negative: a node's lane
         self.refusal: EventLogError | None = None

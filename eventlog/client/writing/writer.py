@@ -8,9 +8,9 @@ from eventlog.client.connections.nodes import Nodes
 from eventlog.client.connections.requests import chance
 from eventlog.client.options import ClientOptions
 from eventlog.client.writing.backlog import Backlog
-from eventlog.client.writing.changes import Call, Changes
+from eventlog.client.writing.changes import Changes, WriteCall
 from eventlog.client.writing.contents import Undecided, WriteFrame, is_forgettable, may_be_written, pack, rest_of
-from eventlog.client.writing.lane import STALLED_S, Lane, Shared, too_late
+from eventlog.client.writing.lane import STALLED_S, Lane, LaneShared, too_late
 from eventlog.errors import ClientClosed, EventLogError, InvalidArgument, NotEnoughReplicas, Outcome, OutcomeUnknown
 from eventlog.routing.lanes import Lanes, lane_apart
 from eventlog.routing.retry import backoff_ms
@@ -29,7 +29,7 @@ class Writer:
         self._options = options
         self._backlog = Backlog(bytes_max=options.bytes_unanswered_max)
         self._undecided = Undecided()
-        self._shared: Shared | None = None  # from the first connection on
+        self._shared: LaneShared | None = None  # from the first connection on
         self._producers: set[int] = set()  # every id that was written under
         self._lanes: dict[int, Lane] = {}  # of nodes
         self._apart: dict[int, Lane] = {}  # of segments that are set apart, or were; they send by themselves
@@ -74,7 +74,7 @@ class Writer:
             ClientClosed: the client is closed.
         """
         timeout_ms = self._options.limit_ms(timeout_ms)
-        call = Call(changes, timeout_ms=timeout_ms, is_many=is_many, deadline=deadline)
+        call = WriteCall(changes, timeout_ms=timeout_ms, is_many=is_many, deadline=deadline)
         if not self._backlog.has_admitted(call.nbytes):
             await self._backlog.admit(call.nbytes, deadline=call.deadline, timeout_ms=timeout_ms)
         if self._is_closed:
@@ -134,7 +134,7 @@ class Writer:
         self._look_again = None
         self._send_soon()
 
-    def _add(self, calls: list[Call], shared: Shared) -> list[Lane]:
+    def _add(self, calls: list[WriteCall], shared: LaneShared) -> list[Lane]:
         """Put calls into a frame, and that into lanes; return those. What cannot be packed fails by itself."""
         assert self._nodes.routes is not None, "a connection has said how many segments there are"
         self._was_alone = len(calls) == 1
@@ -159,7 +159,7 @@ class Writer:
             found.append(lane)
         return found
 
-    def _lane(self, number: int, shared: Shared) -> Lane:
+    def _lane(self, number: int, shared: LaneShared) -> Lane:
         lanes = self._lanes if number >= 0 else self._apart
         lane = lanes.get(number)
         if lane is None:
@@ -208,7 +208,7 @@ class Writer:
         self._shared.lanes.rejoin(segment)
         self._is_unsettled = True
 
-    def _settle(self, shared: Shared) -> None:
+    def _settle(self, shared: LaneShared) -> None:
         self._is_unsettled = not shared.lanes.settle(self._undecided.replaced)
         self._is_apart_due = True
         for number in tuple(shared.lanes.windows):
@@ -237,7 +237,7 @@ class Writer:
             return 0
         return 0 if self._may_begin_anew(self._shared) else self._shared.producer_id
 
-    def _may_begin_anew(self, shared: Shared) -> bool:
+    def _may_begin_anew(self, shared: LaneShared) -> bool:
         """Whether another producer id is wanted, and nothing that somebody waits for needs the old one first."""
         self._undecided.drop_unwanted()
         is_waited_for = any(frame.wanted and frame.state is State.LOST for frame in self._undecided)
@@ -259,7 +259,7 @@ class Writer:
         routes = self._nodes.routes
         assert routes is not None, "an open connection has said how many segments there are"
         if self._shared is None:
-            self._shared = Shared(
+            self._shared = LaneShared(
                 nodes=self._nodes,
                 options=self._options,
                 lanes=Lanes(Numbering(routes.segments), split=rest_of, numbered=self._options.idempotent),
@@ -346,7 +346,7 @@ class Writer:
         if deadlines:
             self._watch(min(deadlines))
 
-    def _live_calls(self) -> list[Call]:
+    def _live_calls(self) -> list[WriteCall]:
         return [call for call in (*self._backlog.waiting(), *self._undecided.calls()) if call.is_live]
 
     async def flush(self) -> None:
@@ -376,13 +376,13 @@ class Writer:
             frame.wanted = False
 
 
-def _late_error(call: Call, frames: list[WriteFrame], *, now: float) -> EventLogError:
+def _late_error(call: WriteCall, frames: list[WriteFrame], *, now: float) -> EventLogError:
     """Return the error of a call that is out of time, whose undecided items are in `frames`."""
     waiting = [(frame.content.items, _why_late(call, frame, now=now)) for frame in frames]
     return frames[0].content.ledger.so_far(call, waiting)
 
 
-def _why_late(call: Call, frame: WriteFrame, *, now: float) -> EventLogError:
+def _why_late(call: WriteCall, frame: WriteFrame, *, now: float) -> EventLogError:
     """Return why the last try of a frame failed; whether it can have been written, or can be yet."""
     error = frame.content.error
     may_leave = any(other.is_live and other.deadline > now for other in frame.content.calls) and not is_forgettable(frame)

@@ -24,7 +24,7 @@ from typing import Any, Generic, Protocol, TypeVar
 import grpc
 import grpc.aio
 
-from eventlog.control.metastore import Change, Changes, Item, Lease, Listing, check_commit
+from eventlog.control.metastore import Item, ItemChange, Lease, Listing, RevisionChanges, check_commit
 from eventlog.control.metastores import etcd_pb2 as pb
 from eventlog.errors import BadConfig, InvalidArgument, MetadataConflict, MetadataLost, MetadataUnavailable
 
@@ -37,7 +37,7 @@ RENEW_MS_MAX = 1_000
 _PATTERN = re.compile(r"(\d+)\.(\d+)\.(\d+)")
 _CORRUPTING = ((3, 5, 0), (3, 5, 5)), ((3, 4, 20), (3, 4, 21))  # first and last version of each range
 _WARNED_BELOW = (3, 5, 14)
-Seen = tuple[int, list[Callable[[int], Change]]]
+Seen = tuple[int, list[Callable[[int], ItemChange]]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,11 +155,11 @@ class EtcdStore:
                 return key
         raise AssertionError("a transaction failed although all it expects holds")
 
-    async def watch(self, prefix: str, from_revision: int) -> AsyncGenerator[Changes, None]:
+    async def watch(self, prefix: str, from_revision: int) -> AsyncGenerator[RevisionChanges, None]:
         start = max(1, from_revision + 1)
         async with aclosing(watch_prefix(self._endpoints, self._prefix + prefix.encode(), start, closing=self._closing)) as found:
             async for revision, changes in found:
-                yield Changes(revision=revision - 1, changes=tuple(change(len(self._prefix)) for change in changes))
+                yield RevisionChanges(revision=revision - 1, changes=tuple(change(len(self._prefix)) for change in changes))
 
     async def lease(self, ttl_s: int) -> Lease:
         if ttl_s < 1:
@@ -266,8 +266,8 @@ async def _one_stream(endpoints: "Endpoints", prefix: bytes, start: int, closing
         call.cancel()
 
 
-def _change(event: pb.Event, skip: int) -> Change:
-    return Change(key=event.kv.key[skip:].decode(), value=None if event.type == pb.Event.DELETE else event.kv.value)
+def _change(event: pb.Event, skip: int) -> ItemChange:
+    return ItemChange(key=event.kv.key[skip:].decode(), value=None if event.type == pb.Event.DELETE else event.kv.value)
 
 
 class Request(Protocol):

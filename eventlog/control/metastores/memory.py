@@ -5,7 +5,7 @@ import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from eventlog.control.metastore import REVISIONS_KEPT, Change, Changes, Item, Lease, Listing, check_commit
+from eventlog.control.metastore import REVISIONS_KEPT, Item, ItemChange, Lease, Listing, RevisionChanges, check_commit
 from eventlog.errors import InvalidArgument, MetadataConflict, MetadataUnavailable
 
 
@@ -20,14 +20,14 @@ class _Stored:
     lease: int
 
 
-class MemoryStore:
+class MemoryMetaStore:
     """The store itself; whoever shares it shares the object. Closing it ends its use, what it holds stays until it goes."""
 
     def __init__(self, *, now_ms: Callable[[], int] = _monotonic_ms, revisions_kept: int = REVISIONS_KEPT) -> None:
         self._now_ms = now_ms
         self._revisions_kept = revisions_kept
         self._items: dict[str, _Stored] = {}
-        self._log: list[Changes] = []
+        self._log: list[RevisionChanges] = []
         self._leases: dict[int, int] = {}  # number -> deadline
         self._leases_made = 0
         self._revision = 0
@@ -63,11 +63,11 @@ class MemoryStore:
 
     def _change(self, puts: Mapping[str, bytes], deletes: Sequence[str], lease: int) -> None:
         self._revision += 1
-        changes = [Change(key=key, value=value) for key, value in puts.items()]
+        changes = [ItemChange(key=key, value=value) for key, value in puts.items()]
         for key, value in puts.items():
             self._items[key] = _Stored(value=value, revision=self._revision, lease=lease)
-        changes += [Change(key=key, value=None) for key in deletes if self._items.pop(key, None) is not None]
-        self._log.append(Changes(revision=self._revision, changes=tuple(changes)))
+        changes += [ItemChange(key=key, value=None) for key in deletes if self._items.pop(key, None) is not None]
+        self._log.append(RevisionChanges(revision=self._revision, changes=tuple(changes)))
         if len(self._log) > self._revisions_kept:
             self._compacted = self._log.pop(0).revision
         self._wake()
@@ -85,7 +85,7 @@ class MemoryStore:
         if keys:
             self._change({}, keys, 0)
 
-    async def watch(self, prefix: str, from_revision: int) -> AsyncGenerator[Changes, None]:
+    async def watch(self, prefix: str, from_revision: int) -> AsyncGenerator[RevisionChanges, None]:
         next_revision = from_revision
         while not self._is_closed:
             changed = self._changed
@@ -96,7 +96,7 @@ class MemoryStore:
                 next_revision = entry.revision + 1
                 seen = tuple(change for change in entry.changes if change.key.startswith(prefix))
                 if seen:
-                    yield Changes(revision=entry.revision, changes=seen)
+                    yield RevisionChanges(revision=entry.revision, changes=seen)
             if changed is self._changed and not self._is_closed:
                 await changed.wait()
 
@@ -132,7 +132,7 @@ class MemoryStore:
 
 
 class _MemoryLease:
-    def __init__(self, store: MemoryStore, number: int, ttl_ms: int) -> None:
+    def __init__(self, store: MemoryMetaStore, number: int, ttl_ms: int) -> None:
         self._store = store
         self._number = number
         self._ttl_ms = ttl_ms

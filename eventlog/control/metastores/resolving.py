@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Seque
 from dataclasses import dataclass
 
 from eventlog.clock import Entropy
-from eventlog.control.metastore import OPERATIONS_MAX, Changes, Item, Lease, Listing, MetaStore
+from eventlog.control.metastore import OPERATIONS_MAX, Item, Lease, Listing, MetaStore, RevisionChanges
 from eventlog.errors import InvalidArgument, MetadataConflict, MetadataLost, MetadataUnavailable
 
 NONCE_BYTES = 16
@@ -117,7 +117,7 @@ class ResolvingStore:
             return found.revision
         raise MetadataUnavailable(outcome="unknown", why=why)
 
-    def watch(self, prefix: str, from_revision: int) -> AsyncGenerator[Changes, None]:
+    def watch(self, prefix: str, from_revision: int) -> AsyncGenerator[RevisionChanges, None]:
         return self._store.watch(prefix, from_revision)
 
     async def lease(self, ttl_s: int) -> Lease:

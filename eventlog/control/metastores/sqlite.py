@@ -27,12 +27,12 @@ from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
 from eventlog.checksum import crc32c
-from eventlog.control.metastore import REVISIONS_KEPT, Change, Changes, Item, Lease, Listing, check_commit
+from eventlog.control.metastore import REVISIONS_KEPT, Item, ItemChange, Lease, Listing, RevisionChanges, check_commit
 from eventlog.errors import InvalidArgument, MetadataConflict, MetadataLost, MetadataUnavailable, UnsupportedFormat
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
-News = tuple[tuple[int, int], Sequence[Changes], int]
+News = tuple[tuple[int, int], Sequence[RevisionChanges], int]
 
 
 def _since_boot_ms() -> int:
@@ -113,7 +113,7 @@ class SqliteStore:
         self._changed.set()
         self._changed = asyncio.Event()
 
-    async def watch(self, prefix: str, from_revision: int) -> AsyncGenerator[Changes, None]:
+    async def watch(self, prefix: str, from_revision: int) -> AsyncGenerator[RevisionChanges, None]:
         next_revision, version = from_revision, None
         while not self._is_closed:
             changed = self._changed
@@ -435,7 +435,7 @@ class MetaFile:
             self._connection.execute("UPDATE lease SET deadline_ms = ? WHERE number = ?", (now_ms, number))
             self._expire(now_ms)
 
-    def changes(self, prefix: str, from_revision: int) -> tuple[list[Changes], int]:
+    def changes(self, prefix: str, from_revision: int) -> tuple[list[RevisionChanges], int]:
         """Return the changes under `prefix` from `from_revision` on, one entry a revision, and the revision to go on from.
 
         Raises:
@@ -447,19 +447,19 @@ class MetaFile:
             if from_revision <= compacted:
                 raise LookupError(f"revisions up to {compacted} are forgotten")
             rows = self._connection.execute(query, (from_revision,)).fetchall()
-        found: dict[int, list[Change]] = {}
+        found: dict[int, list[ItemChange]] = {}
         for row in rows:
             change = self._change_of(row)
             if change.key.startswith(prefix):
                 found.setdefault(row[0], []).append(change)
-        entries = [Changes(revision=at, changes=tuple(changes)) for at, changes in found.items()]
+        entries = [RevisionChanges(revision=at, changes=tuple(changes)) for at, changes in found.items()]
         return entries, max(from_revision, revision + 1)
 
-    def _change_of(self, row: tuple[Any, ...]) -> Change:
+    def _change_of(self, row: tuple[Any, ...]) -> ItemChange:
         revision, key, value, crc = row
         if not isinstance(value, bytes | None) or _crc(key, value, revision) != crc:
             raise self._damaged(f"the checksum of revision {revision} is wrong")
-        return Change(key=key, value=value)
+        return ItemChange(key=key, value=value)
 
     def close(self) -> None:
         """Close the file; what was committed is in it or in its journal."""

@@ -14,7 +14,7 @@ _NOTHING = (0, 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Difference:
+class SegmentDifference:
     """A segment in which the two are not alike, between two ids."""
 
     segment: int
@@ -32,7 +32,7 @@ class Audit:
     after: int
     upto: int
     events: int
-    differences: tuple[Difference, ...]
+    differences: tuple[SegmentDifference, ...]
 
 
 def audit(client: blocking.Client, cache: str, archive: Archive) -> Audit:
@@ -49,7 +49,7 @@ def audit(client: blocking.Client, cache: str, archive: Archive) -> Audit:
     first = source.log_ends().first_id
     after = archive.upto if first is None else max(first - 1, archive.after)
     events, at = 0, after
-    differences: list[Difference] = []
+    differences: list[SegmentDifference] = []
     for rounds, table in archive.stretches(after):
         upto = max([found.upto for found in rounds], default=None) or pc.max(table.column("id")).as_py()
         events += len(table)
@@ -58,6 +58,6 @@ def audit(client: blocking.Client, cache: str, archive: Archive) -> Audit:
         for segment in sorted(set(kept) | set(filed)):
             ours, theirs = kept.get(segment, _NOTHING), filed.get(segment, _NOTHING)
             if ours != theirs:
-                differences.append(Difference(segment=segment, after=at, upto=upto, in_log=ours[0], in_archive=theirs[0]))
+                differences.append(SegmentDifference(segment=segment, after=at, upto=upto, in_log=ours[0], in_archive=theirs[0]))
         at = upto
     return Audit(verified=verified, after=after, upto=archive.upto, events=events, differences=tuple(differences))

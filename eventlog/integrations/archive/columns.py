@@ -34,7 +34,7 @@ _OF_TABLE: Final = {"version": "id"}  # an entry's version is the id of its last
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Columns:
+class ArchiveColumns:
     """The columns that there are of a cache, by its formats."""
 
     has_text_keys: bool
@@ -68,10 +68,12 @@ class Columns:
         return pa.schema([(name, _ARROW[kind]) for name, kind in self.types.items()])
 
 
-def columns_of(cache: blocking.Cache, *, is_state: bool = False) -> Columns:
+def columns_of(cache: blocking.Cache, *, is_state: bool = False) -> ArchiveColumns:
     """Return the columns that there are of a cache. Raises CacheNotFound."""
     info = cache.info()
-    return Columns(has_text_keys=info.key_format == "utf8", is_json=info.format == "json", is_avro=info.format == "avro", is_state=is_state)
+    return ArchiveColumns(
+        has_text_keys=info.key_format == "utf8", is_json=info.format == "json", is_avro=info.format == "avro", is_state=is_state
+    )
 
 
 def state_batch(batch: EntryBatch, names: Sequence[str], *, cache: str, is_avro: bool) -> pa.RecordBatch:

@@ -20,7 +20,7 @@ _MS_US: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class NewFile:
     """A file that is written and, as long as no commit names it, in no table. `path` is below the table's folder."""
 
     path: str
@@ -30,7 +30,7 @@ class Part:
     stats: dict[str, Any]
 
 
-def write_parts(folder: Path, table: pa.Table, *, name: str) -> list[Part]:
+def write_parts(folder: Path, table: pa.Table, *, name: str) -> list[NewFile]:
     """Write events, sorted by segment and id, into a file for each day, and have them on the disk before returning.
 
     Names differ by chance: a task that runs twice writes two sets of files, of which the commit names one.
@@ -48,7 +48,7 @@ def write_parts(folder: Path, table: pa.Table, *, name: str) -> list[Part]:
         pq.write_table(rows, target, compression="zstd", compression_level=1, row_group_size=ROW_GROUP_ROWS, write_page_checksum=True)
         sync(target)
         sync(target.parent)
-        parts.append(Part(path=path, day=text, nbytes=target.stat().st_size, rows=len(rows), stats=_stats_of(rows)))
+        parts.append(NewFile(path=path, day=text, nbytes=target.stat().st_size, rows=len(rows), stats=_stats_of(rows)))
     return parts
 
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 from eventlog.errors import ArchiveDamaged
 from eventlog.ids import id_before
 from eventlog.integrations.archive.files import read_part, write_parts
-from eventlog.integrations.archive.table import File, Table, folder_of
+from eventlog.integrations.archive.table import ArchiveTable, File, folder_of
 from eventlog.limits import MIB
 
 TARGET_BYTES_DEFAULT: Final = 64 * MIB
@@ -63,7 +63,7 @@ def compact(
         ArchiveDamaged: a file is not as it was written. Nothing is merged with it.
         ArchiveRefused: there is no archive, or somebody else merges its files.
     """
-    table = Table.open(folder_of(path))
+    table = ArchiveTable.open(folder_of(path))
     upto = id_before(int(time.time() * 1000) - older_than_ms)
     events = before = after = bytes_before = bytes_after = 0
     for some in list(merges_of(table.files(), target_bytes=target_bytes, upto=upto)):

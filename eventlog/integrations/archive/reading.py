@@ -13,7 +13,7 @@ from eventlog.errors import ArchiveDamaged, ArchiveRefused, InvalidArgument
 from eventlog.ids import ID_MAX
 from eventlog.integrations.archive.digest import bounds_of, digest_of
 from eventlog.integrations.archive.files import read_part
-from eventlog.integrations.archive.table import File, Round, Table, folder_of, identity_of
+from eventlog.integrations.archive.table import ArchiveTable, File, Round, folder_of, identity_of
 
 BATCH_ROWS: Final = 65_536
 
@@ -31,13 +31,13 @@ class Verified:
 
 def open_archive(path: Path | str) -> "Archive":
     """Open an archive. Raises ArchiveRefused where there is none."""
-    return Archive(Table.open(folder_of(path)))
+    return Archive(ArchiveTable.open(folder_of(path)))
 
 
 class Archive:
     """A cache's events up to an id, as the table was when it was opened."""
 
-    def __init__(self, table: Table) -> None:
+    def __init__(self, table: ArchiveTable) -> None:
         self._table = table
 
     def __repr__(self) -> str:

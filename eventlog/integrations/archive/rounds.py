@@ -18,9 +18,9 @@ from eventlog import blocking
 from eventlog.errors import CorruptData, ListenerNotFound
 from eventlog.integrations.archive.columns import columns_of, record_batch
 from eventlog.integrations.archive.digest import bounds_of, digest_of
-from eventlog.integrations.archive.files import Part, write_parts
+from eventlog.integrations.archive.files import NewFile, write_parts
 from eventlog.integrations.archive.ranges import Range, ranges_of
-from eventlog.integrations.archive.table import Round, Table, folder_of, identity_of
+from eventlog.integrations.archive.table import ArchiveTable, Round, folder_of, identity_of
 from eventlog.limits import ANSWER_BYTES_MAX
 
 ROUND_EVENTS_DEFAULT: Final = 5_000_000
@@ -32,7 +32,7 @@ _UNKNOWN: Final = -1
 class Made:
     """What a task has made of a range: plain values. `ends` has of each segment its first offset and the one that comes next."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[NewFile, ...]
     events: int
     digest: int
     ends: dict[int, tuple[int, int]]
@@ -45,7 +45,7 @@ class Made:
     def of_plain(cls, found: dict[str, Any]) -> "Made":
         """Return what `plain` gave, after JSON."""
         ends = {int(segment): (first, after) for segment, (first, after) in found["ends"].items()}
-        return cls(parts=tuple(Part(**part) for part in found["parts"]), events=found["events"], digest=found["digest"], ends=ends)
+        return cls(parts=tuple(NewFile(**part) for part in found["parts"]), events=found["events"], digest=found["digest"], ends=ends)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,7 +141,7 @@ def archive(
     """
     source, folder = client.cache(cache), folder_of(path)
     identity = identity_of(client, cache)
-    table = Table.open_or_create(folder, identity, columns_of(source).schema())
+    table = ArchiveTable.open_or_create(folder, identity, columns_of(source).schema())
     end = source.log_ends()
     start = table.upto
     if start is None:
@@ -167,7 +167,7 @@ def archive(
     return Written(after=start, upto=at, events=events, bytes=nbytes, files=files, rounds=rounds)
 
 
-def _ends_before(table: Table, segments: int) -> tuple[int, ...]:
+def _ends_before(table: ArchiveTable, segments: int) -> tuple[int, ...]:
     last = table.last_round()
     return last.ends if last is not None and last.upto == table.upto else (_UNKNOWN,) * segments
 

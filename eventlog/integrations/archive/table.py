@@ -20,7 +20,7 @@ from deltalake.transaction import AddAction, RemoveAction
 
 from eventlog import blocking
 from eventlog.errors import ArchiveRefused, ArchiveTaken
-from eventlog.integrations.archive.files import DAY, Part, sync
+from eventlog.integrations.archive.files import DAY, NewFile, sync
 
 _CONFIGURATION: Final[Mapping[str, str | None]] = {
     "delta.appendOnly": "true",
@@ -44,7 +44,7 @@ def folder_of(path: Path | str) -> Path:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Identity:
+class TableIdentity:
     """Whose events a table has. `cache_id` is another one once the cache was dropped and made again."""
 
     cluster: str
@@ -52,9 +52,9 @@ class Identity:
     cache_id: int
 
 
-def identity_of(client: blocking.Client, cache: str) -> Identity:
+def identity_of(client: blocking.Client, cache: str) -> TableIdentity:
     """Return what a cache is now. Raises CacheNotFound."""
-    return Identity(cluster=client.cluster, cache=cache, cache_id=client.cache(cache).info().id)
+    return TableIdentity(cluster=client.cluster, cache=cache, cache_id=client.cache(cache).info().id)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +84,7 @@ class Round:
     ends: tuple[int, ...]
 
 
-class Table:
+class ArchiveTable:
     """An archive's table, as it was when it was opened or last `refresh`ed."""
 
     def __init__(self, path: Path, delta: DeltaTable) -> None:
@@ -94,7 +94,7 @@ class Table:
         try:
             words = json.loads(metadata.description or "")
             form = words.pop("eventlog")
-            self.identity = Identity(**words)
+            self.identity = TableIdentity(**words)
         except (ValueError, TypeError, KeyError) as error:
             raise ArchiveRefused(path=str(path), why="it is a table, and none of eventlog's") from error
         if form != _FORM:
@@ -102,7 +102,7 @@ class Table:
         self._app = f"eventlog/{self.identity.cluster}/{self.identity.cache}"
 
     @classmethod
-    def open(cls, path: Path) -> "Table":
+    def open(cls, path: Path) -> "ArchiveTable":
         """Open a table. Raises ArchiveRefused where there is none of eventlog's."""
         try:
             return cls(path, DeltaTable(str(path)))
@@ -112,7 +112,7 @@ class Table:
             raise ArchiveRefused(path=str(path), why=str(error)) from error
 
     @classmethod
-    def open_or_create(cls, path: Path, identity: Identity, schema: pa.Schema) -> "Table":
+    def open_or_create(cls, path: Path, identity: TableIdentity, schema: pa.Schema) -> "ArchiveTable":
         """Open a cache's table, or make one.
 
         Raises:
@@ -163,7 +163,7 @@ class Table:
         found = self._delta.transaction_version(f"{self._app}/after")
         return None if found is None else int(found)
 
-    def commit(self, parts: Sequence[Part], done: Round) -> None:
+    def commit(self, parts: Sequence[NewFile], done: Round) -> None:
         """Add files, and say how far the table is with them; on the disk when this returns.
 
         Raises:
@@ -182,7 +182,7 @@ class Table:
             raise ArchiveTaken(path=str(self.path), upto=self.upto or 0) from error
         self._settle()
 
-    def replace(self, files: Sequence[File], parts: Sequence[Part]) -> None:
+    def replace(self, files: Sequence[File], parts: Sequence[NewFile]) -> None:
         """Have other files of the same events in the place of some, in one commit that changes no data.
 
         Delta takes a file away twice without a word, so what tells two who merge from each other is a transaction of their own.
@@ -243,7 +243,7 @@ class Table:
         return self._delta.to_pyarrow_dataset()
 
 
-def _added(part: Part, *, is_new: bool) -> AddAction:
+def _added(part: NewFile, *, is_new: bool) -> AddAction:
     return AddAction(part.path, part.nbytes, {DAY: part.day}, int(time.time() * 1000), is_new, json.dumps(part.stats))
 
 

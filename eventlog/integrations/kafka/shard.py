@@ -19,7 +19,7 @@ from eventlog.arrays import Ints
 from eventlog.batch.columns import EventColumns, columns_of_joined
 from eventlog.batch.join import Joined
 from eventlog.errors import EventLogError, ListenerNotFound
-from eventlog.integrations.kafka.source import Answer, Reading, lifted
+from eventlog.integrations.kafka.source import LogReading, SegmentsAnswer, lifted
 from eventlog.kafka.envelope import laid_out, rows_without_before
 from eventlog.kafka.shape import Shape
 from eventlog.limits import (
@@ -33,8 +33,8 @@ from eventlog.mirror import progress
 from eventlog.mirror.book import Mirror
 from eventlog.mirror.broker import Kafka, TransactionWriter, Trouble
 from eventlog.mirror.letters import Parted, Room, parted, too_large
-from eventlog.mirror.outcomes import MADE_ANEW, NOT_ALLOWED, Outcome, ShardState, give_way, outcome_of, outcome_of_error
-from eventlog.mirror.progress import Snapshot, StaleTerm
+from eventlog.mirror.outcomes import MADE_ANEW, NOT_ALLOWED, Reaction, ShardState, give_way, outcome_of, outcome_of_error
+from eventlog.mirror.progress import SnapshotProgress, StaleTerm
 from eventlog.mirror.report import Report
 from eventlog.mirror.shards import segments_of, transactional_id
 from eventlog.read import token
@@ -61,7 +61,7 @@ Made = TypeVar("Made")
 class Stopped(Exception):
     """The shard has an outcome that is no error of Kafka's."""
 
-    def __init__(self, outcome: Outcome) -> None:
+    def __init__(self, outcome: Reaction) -> None:
         super().__init__(outcome.why)
         self.outcome = outcome
 
@@ -84,7 +84,7 @@ class ShardGround(Protocol):
         """Return the time, in milliseconds since 1970."""
         ...
 
-    def source(self, mirror: Mirror) -> AbstractAsyncContextManager[Reading]:
+    def source(self, mirror: Mirror) -> AbstractAsyncContextManager[LogReading]:
         """The events of a mirror, read until the end of the block."""
         ...
 
@@ -133,7 +133,7 @@ class Shard:
             pause_s = _PAUSE_S if self.report.transactions > before else min(2 * pause_s, _PAUSE_S_MAX)
             await asyncio.sleep(pause_s * random.uniform(0.5, 1))  # noqa: S311 -- likewise
 
-    async def _once(self) -> Outcome:
+    async def _once(self) -> Reaction:
         """Copy until something ends it; return what comes next."""
         mirror = self._mirror
         try:
@@ -147,7 +147,7 @@ class Shard:
         except EventLogError as error:
             return outcome_of_error(error, mirror=mirror.name)
 
-    async def _copy(self) -> Outcome:
+    async def _copy(self) -> Reaction:
         mirror, ground = self._mirror, self._ground
         shape = await ground.telling(mirror)
         kafka = self._open_kafka(mirror.kafka)
@@ -166,7 +166,7 @@ class Shard:
                     begin = done.at if done is not None and isinstance(done.at, SegmentPositions) else None
                     return await copying.run(progress.places(records, mirror, of=own, begin=begin, cluster=cluster, term=term))
 
-    async def _check_progress(self, kafka: Kafka, records: dict[bytes, bytes], own: Ints, source: Reading) -> bool:
+    async def _check_progress(self, kafka: Kafka, records: dict[bytes, bytes], own: Ints, source: LogReading) -> bool:
         """Return whether the shard has written events since the mirror's beginning.
 
         Raises:
@@ -175,14 +175,14 @@ class Shard:
         mirror, shard = self._mirror, self.report.shard
         has_begun = await self._ground.has_begun(mirror, shard)
         if has_begun and await kafka.is_new(mirror.topic, sorted(set((own % mirror.partitions).tolist()))):
-            raise Stopped(Outcome(next="stop", state="halted", why=MADE_ANEW.format(topic=mirror.topic)))
+            raise Stopped(Reaction(next="stop", state="halted", why=MADE_ANEW.format(topic=mirror.topic)))
         if progress.is_lost(records, mirror, shard, of=own, has_begun=has_begun):
             upto = max(await source.acknowledged(), mirror.from_id)
             why = (
                 f"topic {mirror.progress_topic} has lost how far mirror {mirror.name} is, which is at least at id {upto}: pause it, "
                 f"eventlog mirror reset {mirror.name} --to {upto}, and resume it; what it wrote behind that comes again"
             )
-            raise Stopped(Outcome(next="stop", state="halted", why=why))
+            raise Stopped(Reaction(next="stop", state="halted", why=why))
         return has_begun
 
     async def _record_bytes_max(self, kafka: Kafka) -> int:
@@ -204,12 +204,12 @@ class Shard:
         for topic, partitions in wanted.items():
             if topic not in found:
                 why = f"topic {topic} was deleted: eventlog mirror remove {mirror.name}, and add it again"
-                raise Stopped(Outcome(next="stop", state="halted", why=why))
+                raise Stopped(Reaction(next="stop", state="halted", why=why))
             if found[topic] != partitions:
                 why = (
                     f"topic {topic} has {found[topic]} partitions, and not the {partitions} that it had: remove the mirror, and add another"
                 )
-                raise Stopped(Outcome(next="stop", state="halted", why=why))
+                raise Stopped(Reaction(next="stop", state="halted", why=why))
 
     # ------------------------------------------------------------ what the copying tells
 
@@ -259,11 +259,11 @@ class Shard:
 class _Taken:
     """Answers that are to go into one transaction."""
 
-    answers: list[Answer] = field(default_factory=list)
+    answers: list[SegmentsAnswer] = field(default_factory=list)
     events: int = 0
     nbytes: int = 0
 
-    def add(self, answer: Answer) -> None:
+    def add(self, answer: SegmentsAnswer) -> None:
         self.answers.append(answer)
         self.events += answer.events
         self.nbytes += answer.nbytes
@@ -280,7 +280,7 @@ class _Taken:
 class _Copying:
     """Reads ahead while a transaction is written, at most one transaction more."""
 
-    def __init__(self, shard: Shard, writer: TransactionWriter, source: Reading, *, shape: Shape, room: Room, has_begun: bool) -> None:
+    def __init__(self, shard: Shard, writer: TransactionWriter, source: LogReading, *, shape: Shape, room: Room, has_begun: bool) -> None:
         self._shard = shard
         self._writer = writer
         self._source = source
@@ -297,7 +297,7 @@ class _Copying:
         self._overlap: Overlap | None = None
         self._saved = 0, 0.0  # up to which id the progress says that nothing matched, and when that was written
 
-    async def snapshot(self, found: Snapshot, of: Ints) -> Position | None:
+    async def snapshot(self, found: SnapshotProgress, of: Ints) -> Position | None:
         """Copy the entries that are not in Kafka yet, and return where the events behind them begin.
 
         Where what was read had to be read anew, as of later, events that it had already are left out of those.
@@ -319,7 +319,7 @@ class _Copying:
     async def _save_entries(self, taken: _Taken, position: Position | None, *, is_done: bool) -> None:
         shard = self._shard
         made = await self._apart(taken, partial(self._batches, columns_of_joined(taken.parts))) if taken.events else Parted([], [])
-        record = Snapshot(
+        record = SnapshotProgress(
             cluster=shard.cluster,
             generation=shard.mirror.generation,
             term=shard.term,
@@ -330,7 +330,7 @@ class _Copying:
         shard.written(taken.events, made)
         self._let_go(taken.nbytes)
 
-    async def run(self, at: SegmentPositions) -> Outcome:
+    async def run(self, at: SegmentPositions) -> Reaction:
         """Copy what follows a place until the writer is worn. Raises whatever ends it before."""
         reading = asyncio.create_task(self._read(at), name="mirror reading")
         try:
@@ -349,10 +349,10 @@ class _Copying:
         finally:
             reading.cancel()
             await asyncio.gather(reading, return_exceptions=True)
-        return Outcome(next="anew", state="starting", why="")
+        return Reaction(next="anew", state="starting", why="")
 
     async def _read(self, at: SegmentPositions) -> None:
-        answers: AsyncGenerator[Answer, None] = self._source.answers(at)
+        answers: AsyncGenerator[SegmentsAnswer, None] = self._source.answers(at)
         async with aclosing(answers):
             async for answer in answers:
                 while self._next.is_full or (self._next.answers and not self._has_budget(answer)):
@@ -361,11 +361,11 @@ class _Copying:
                     await self._has_room.wait()
                 self._keep(answer)
 
-    def _has_budget(self, answer: Answer) -> bool:
+    def _has_budget(self, answer: SegmentsAnswer) -> bool:
         """Whether another one fits what all mirrors of the node may hold. Whoever has none for the next transaction takes one anyway."""
         return self._shard.budget.has_room(answer.nbytes)
 
-    def _hold(self, answer: Answer) -> None:
+    def _hold(self, answer: SegmentsAnswer) -> None:
         self._held_bytes += answer.nbytes
         self._shard.budget.take(answer.nbytes)
 
@@ -377,7 +377,7 @@ class _Copying:
         """Give back what is held."""
         self._let_go(self._held_bytes)
 
-    def _keep(self, answer: Answer) -> None:
+    def _keep(self, answer: SegmentsAnswer) -> None:
         self._next.add(answer)
         self._hold(answer)
         self._has_some.set()
@@ -450,7 +450,7 @@ class _Copying:
                 f"event {first} does not say what it replaced: to go on behind it pause the mirror, "
                 f"eventlog mirror reset {name} --to {first}, and resume it; or add one with --format upsert"
             )
-            raise Stopped(Outcome(next="stop", state="halted", why=why))
+            raise Stopped(Reaction(next="stop", state="halted", why=why))
         now_ms = self._shard.wall_ms()
         if mirror.has_letters:
             return parted(events, self._shape, partitions=mirror.partitions, now_ms=now_ms, room=self._room)
@@ -460,7 +460,7 @@ class _Copying:
                 f"event {events.ids.item(row)} is {reason}: raise its max.message.bytes, then eventlog mirror resume {mirror.name}; "
                 f"or eventlog mirror alter {mirror.name} --on-too-large dead-letter"
             )
-            raise Stopped(Outcome(next="stop", state="halted", why=why))
+            raise Stopped(Reaction(next="stop", state="halted", why=why))
         return Parted(laid.batches, [])
 
     async def _idle(self, at: SegmentPositions) -> SegmentPositions:

@@ -21,7 +21,7 @@ from eventlog.mirror.book import Mirror
 from eventlog.read import token
 from eventlog.read.position import OFFSET_UNKNOWN, Position, SegmentPositions
 from eventlog.transport.connection import Connection, Dispatch
-from eventlog.transport.greeting import ConnectOptions
+from eventlog.transport.greeting import GreetingOptions
 from eventlog.transport.inside import connect_inside
 from eventlog.wire.eventlog_pb2 import Filter, ListListeners, Message, Part, Poll, PollAnswer, Watch
 from eventlog.wire.flow import ProcessBudget
@@ -32,7 +32,7 @@ _NAME: Final = "mirror"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Answer:
+class SegmentsAnswer:
     """Joined parts of one answer, and the id up to which it holds everything of the segments asked for.
 
     Entries have their versions for ids and no offsets; `position` is where a read that has them goes on.
@@ -49,22 +49,22 @@ class Answer:
         return sum(part.events for part in self.parts)
 
 
-class Reading(Protocol):
+class LogReading(Protocol):
     """What a shard needs of the log: that of the node around it, or one that is only played. Everything raises as `Source` does."""
 
     def token(self, at: SegmentPositions) -> bytes:
         """Return a place as every reader of the cache has it."""
         ...
 
-    def answers(self, at: SegmentPositions) -> AsyncGenerator[Answer, None]:
+    def answers(self, at: SegmentPositions) -> AsyncGenerator[SegmentsAnswer, None]:
         """Yield what follows a place, on and on."""
         ...
 
-    async def entries(self, after: Position | None, of: Ints) -> Answer:
+    async def entries(self, after: Position | None, of: Ints) -> SegmentsAnswer:
         """Return entries of segments behind a place among them."""
         ...
 
-    async def end(self, at: SegmentPositions) -> Answer:
+    async def end(self, at: SegmentPositions) -> SegmentsAnswer:
         """Return what follows a place now."""
         ...
 
@@ -82,7 +82,7 @@ class Inside:
 
     def __init__(self, dispatch: Dispatch, session: SessionOptions) -> None:
         self._dispatch = dispatch
-        self._options = ConnectOptions(client=_NAME, session=session, bytes_in_flight_max=PROCESS_BYTES_IN_FLIGHT_MAX)
+        self._options = GreetingOptions(client=_NAME, session=session, bytes_in_flight_max=PROCESS_BYTES_IN_FLIGHT_MAX)
         self._process = ProcessBudget(PROCESS_BYTES_IN_FLIGHT_MAX)
 
     @asynccontextmanager
@@ -126,7 +126,7 @@ class Source:
         self._filter(poll)
         return poll
 
-    async def answers(self, at: SegmentPositions) -> AsyncGenerator[Answer, None]:
+    async def answers(self, at: SegmentPositions) -> AsyncGenerator[SegmentsAnswer, None]:
         """Yield what follows a place, on and on.
 
         Raises:
@@ -142,7 +142,7 @@ class Source:
             stream.stop()
         raise Stopping
 
-    async def entries(self, after: Position | None, of: Ints) -> Answer:
+    async def entries(self, after: Position | None, of: Ints) -> SegmentsAnswer:
         """Return entries of segments behind a place among them, None: the first; they are all there once its position has none unread.
 
         Raises what `answers` does.
@@ -160,7 +160,7 @@ class Source:
         if self._mirror.filter:
             poll.filter.CopyFrom(Filter.FromString(self._mirror.filter))
 
-    async def past(self, after: int, until: int) -> AsyncGenerator[Answer, None]:
+    async def past(self, after: int, until: int) -> AsyncGenerator[SegmentsAnswer, None]:
         """Yield what is kept of all segments behind an id, up to another. Raises what `answers` does."""
         poll = Poll(cache_id=self._mirror.cache_id, after=after, until_id=until, earliest=True, max_bytes=_ANSWER_BYTES)
         self._filter(poll)
@@ -180,7 +180,7 @@ class Source:
                 last = max(last, int(events.ids[rows].max()))
         return last
 
-    async def end(self, at: SegmentPositions) -> Answer:
+    async def end(self, at: SegmentPositions) -> SegmentsAnswer:
         """Return what follows a place now; without events, its `upto` is where to go on as well. Raises what `answers` does."""
         poll = self._poll(at)
         poll.max_events = 1
@@ -208,7 +208,7 @@ class Source:
         await self._connection.request(Message(poll=poll), timeout_ms=0)
 
 
-def taken_apart(answer: PollAnswer, body: memoryview) -> Answer:
+def taken_apart(answer: PollAnswer, body: memoryview) -> SegmentsAnswer:
     """Return an answer's events as joined parts.
 
     Raises:
@@ -230,7 +230,7 @@ def taken_apart(answer: PollAnswer, body: memoryview) -> Answer:
             size = part.runs * RUN.itemsize
             parts.append(Joined(runs=np.frombuffer(data[:size], RUN), block=bytes(data[size:]), events=part.events))
     position = token.decode(answer.position) if answer.state else None
-    return Answer(parts=[part for part in parts if part.events], upto=answer.last_id, nbytes=len(body), position=position)
+    return SegmentsAnswer(parts=[part for part in parts if part.events], upto=answer.last_id, nbytes=len(body), position=position)
 
 
 def _entries(data: memoryview, part: Part) -> Joined:

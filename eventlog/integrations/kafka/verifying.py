@@ -27,7 +27,7 @@ _LETTERS: Final = np.array([KIND_LETTERS[kind][0] for kind in Kind], np.int64)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bounds:
+class ComparedRange:
     """What is compared of each segment: behind an id, and up to another."""
 
     low: Ints
@@ -35,7 +35,7 @@ class Bounds:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verified:
+class MirrorVerified:
     """What a comparison found. `foreign` records are not a mirror's; of many differences the first are there."""
 
     events: int
@@ -56,7 +56,7 @@ class Verifying:
         self._segments = segments
         self._foreign = 0
 
-    async def run(self, *, first_kept: int, from_id: int, until_id: int) -> Verified:
+    async def run(self, *, first_kept: int, from_id: int, until_id: int) -> MirrorVerified:
         """Compare what was written behind `from_id` and up to `until_id`, 0 for any, of what the log still has.
 
         Raises:
@@ -73,9 +73,9 @@ class Verifying:
             close = Close(near), Close(near)
             await self._both(bounds, close[0].add, close[1].add)
             found = differences(*close)
-        return Verified(events=log.count, records=topic.count, foreign=self._foreign, found=found, stretches=len(places))
+        return MirrorVerified(events=log.count, records=topic.count, foreign=self._foreign, found=found, stretches=len(places))
 
-    async def _bounds(self, low: int, high: int) -> Bounds:
+    async def _bounds(self, low: int, high: int) -> ComparedRange:
         """Return what is to be there: behind where the mirror began, and up to where the progress says that each segment was written."""
         mirror = self._mirror
         records = await self._kafka.records(mirror.progress_topic)
@@ -88,9 +88,9 @@ class Verifying:
                 own = segments_of(shard, mirror, segments=self._segments)
                 begun[own] = at.ids if isinstance(at, SegmentPositions) else begun[own]
         written = progress.places(records, mirror, of=every, cluster=self._cluster, term=EPOCH_MAX).ids
-        return Bounds(low=np.maximum(begun, low), high=np.minimum(written, high))
+        return ComparedRange(low=np.maximum(begun, low), high=np.minimum(written, high))
 
-    async def _both(self, bounds: Bounds, of_log: Callable[[Seen], None], of_topic: Callable[[Seen], None]) -> None:
+    async def _both(self, bounds: ComparedRange, of_log: Callable[[Seen], None], of_topic: Callable[[Seen], None]) -> None:
         self._foreign = 0
         async for seen in self._log(bounds):
             of_log(seen.within(bounds.low, bounds.high))
@@ -103,7 +103,7 @@ class Verifying:
                 async for some in records:
                     of_topic(self._seen(some).within(bounds.low, bounds.high))
 
-    async def _log(self, bounds: Bounds) -> AsyncIterator[Seen]:
+    async def _log(self, bounds: ComparedRange) -> AsyncIterator[Seen]:
         after, until = int(bounds.low.min()), int(bounds.high.max())
         if after >= until:
             return

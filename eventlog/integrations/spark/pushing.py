@@ -25,7 +25,7 @@ _NEGATED: Final[dict[str, Operator]] = {"<": ">=", "<=": ">", ">": "<=", ">=": "
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Condition:
+class ColumnComparison:
     """A comparison of a column with a literal, as Spark means it. `value` is a tuple for `IN`."""
 
     column: str
@@ -64,7 +64,7 @@ class Condition:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
+class CacheFacts:
     """What must be known of a cache. `keys_have_segments`: a key tells its segment, as in caches with state."""
 
     cache: str
@@ -106,7 +106,7 @@ class Pushed:
         return replace(found, where=" AND ".join([*own, *texts]), parameters=parameters)
 
 
-def push(conditions: Sequence[Condition | None], known: Known, given: SourceOptions) -> tuple[Pushed, list[int]]:
+def push(conditions: Sequence[ColumnComparison | None], known: CacheFacts, given: SourceOptions) -> tuple[Pushed, list[int]]:
     """Return what is read where all of some conditions hold, and the places of those that stay with Spark; None always does."""
     found = Pushed(segments=frozenset(given.segments or range(known.segments)))
     left: list[int] = []
@@ -130,7 +130,7 @@ def _takes_terms(given: SourceOptions) -> bool:
     return given.where is None or (0 < len(given.where.strip()) < _WHERE_CHARACTERS_MAX)
 
 
-def _push(condition: Condition, known: Known, found: Pushed) -> Pushed | None:
+def _push(condition: ColumnComparison, known: CacheFacts, found: Pushed) -> Pushed | None:
     """Return what is read where a condition holds, too; None: that is for Spark to say."""
     types: dict[str, type] = {"segment": int, "cache": str, "key": known.key_type}
     if not known.is_state:
@@ -153,14 +153,14 @@ def _some(kind: type) -> Any:
     return _EPOCH if kind is datetime else kind()
 
 
-def _kinds(condition: Condition, found: Pushed) -> Pushed:
+def _kinds(condition: ColumnComparison, found: Pushed) -> Pushed:
     kinds = [kind for kind in _KINDS if condition.truth(kind)]
     if len(kinds) == len(_KINDS):
         return found
     return replace(found, terms=(*found.terms, ("kind IN ?", kinds))) if kinds else replace(found, segments=frozenset())
 
 
-def _keys(condition: Condition, known: Known, found: Pushed) -> Pushed:
+def _keys(condition: ColumnComparison, known: CacheFacts, found: Pushed) -> Pushed:
     if condition.operator == "IN":
         text, value = "key IN ?", list(condition.values)
     elif condition.operator == "STARTS WITH":
@@ -173,12 +173,12 @@ def _keys(condition: Condition, known: Known, found: Pushed) -> Pushed:
     return replace(pushed, segments=found.segments & _segments_of(condition.values, known))
 
 
-def _segments_of(keys: Collection[str | bytes], known: Known) -> frozenset[int]:
+def _segments_of(keys: Collection[str | bytes], known: CacheFacts) -> frozenset[int]:
     octets = [key.encode() if isinstance(key, str) else key for key in keys]
     return frozenset(segment_of(hash_key(route_bytes(key, by_prefix=known.by_prefix)), known.segments) for key in octets)
 
 
-def _ids(condition: Condition, found: Pushed) -> Pushed:
+def _ids(condition: ColumnComparison, found: Pushed) -> Pushed:
     values = condition.values
     operator = _NEGATED.get(condition.operator, condition.operator) if condition.is_negated else condition.operator
     match operator:
@@ -197,7 +197,7 @@ def _ids(condition: Condition, found: Pushed) -> Pushed:
     return replace(found, after=low, upto=high, terms=(*found.terms, ("id IN ?", within)))
 
 
-def _times(condition: Condition, found: Pushed) -> Pushed | None:
+def _times(condition: ColumnComparison, found: Pushed) -> Pushed | None:
     """Judge times, which are those of ids, in milliseconds, while Spark's literals have microseconds."""
     if any(value.tzinfo is None for value in condition.values):
         return None

@@ -35,14 +35,14 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from eventlog import blocking
 from eventlog.client.reports import Plan
 from eventlog.errors import EventLogError, InvalidArgument
-from eventlog.integrations.archive.columns import Columns, columns_of, record_batch, state_batch
+from eventlog.integrations.archive.columns import ArchiveColumns, columns_of, record_batch, state_batch
 from eventlog.integrations.archive.events import Judge
 from eventlog.integrations.archive.ranges import Range, ranges_of
 from eventlog.integrations.archive.reading import Archive, open_archive
 from eventlog.integrations.archive.table import File
 from eventlog.integrations.spark.offsets import Scope, id_of, offset_of
 from eventlog.integrations.spark.options import SourceOptions, Start, read_options, sink_options
-from eventlog.integrations.spark.pushing import Condition, Known, Operator, Pushed, push
+from eventlog.integrations.spark.pushing import CacheFacts, ColumnComparison, Operator, Pushed, push
 from eventlog.integrations.spark.session import client_of
 from eventlog.integrations.spark.sink import BatchWriter, StreamWriter, layout_of
 from eventlog.integrations.spark.values import (
@@ -50,7 +50,7 @@ from eventlog.integrations.spark.values import (
     INFER,
     INFER_EVENTS,
     STRUCT,
-    Shape,
+    SparkShape,
     check_columns,
     ddl_of,
     inferred_struct,
@@ -137,7 +137,7 @@ class EventLogSource(DataSource):
         return StreamWriter(sink_options(self.options), layout_of(self.options, schema.names, overwrite=overwrite))
 
 
-def _columns_of(options: SourceOptions) -> Columns:
+def _columns_of(options: SourceOptions) -> ArchiveColumns:
     return columns_of(client_of(options).cache(options.cache), is_state=options.rows == "state")
 
 
@@ -167,7 +167,7 @@ def _first_values(options: SourceOptions) -> "pa.StructType":
     return inferred_struct(values[:INFER_EVENTS])
 
 
-def _shape(options: SourceOptions, schema: "StructType") -> Shape:
+def _shape(options: SourceOptions, schema: "StructType") -> SparkShape:
     """Return the columns that are asked for.
 
     Raises:
@@ -180,7 +180,7 @@ def _shape(options: SourceOptions, schema: "StructType") -> Shape:
         if asked != own:
             raise InvalidArgument(why=f"column {field.name!r} is {own}, and not {asked}")
     struct = types[STRUCT] if not {STRUCT, CORRUPT}.isdisjoint(schema.names) else ""
-    return Shape(names=tuple(schema.names), struct=struct, corrupt=options.corrupt)
+    return SparkShape(names=tuple(schema.names), struct=struct, corrupt=options.corrupt)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,7 +202,7 @@ class RangePartition(InputPartition):
 class _Reading:
     """What batch and stream have in common: planning on the driver, reading in the tasks."""
 
-    def __init__(self, options: SourceOptions, shape: Shape) -> None:
+    def __init__(self, options: SourceOptions, shape: SparkShape) -> None:
         self._options = options
         self._shape = shape
         self._pushed: Pushed | None = None
@@ -387,7 +387,7 @@ class _Filtering(_Reading):
     def pushFilters(self, filters: Sequence[Filter]) -> list[Filter]:  # noqa: N802 -- Spark's name
         """Take filters; return those that stay with Spark."""
         options, client, info = self._options, client_of(self._options), self._cache.info()
-        known = Known(
+        known = CacheFacts(
             cache=options.cache,
             segments=client.segments_count,
             key_type=str if info.key_format == "utf8" else bytes,
@@ -408,7 +408,7 @@ class FilteringStateReader(_Filtering, StateReader):
     """Reads the entries that match."""
 
 
-def _condition(given: Filter) -> Condition | None:
+def _condition(given: Filter) -> ColumnComparison | None:
     """Return a filter as a condition, None where it is none of a column."""
     is_negated = isinstance(given, Not)
     inner: Any = given.child if isinstance(given, Not) else given
@@ -416,13 +416,15 @@ def _condition(given: Filter) -> Condition | None:
     if operator is None or len(inner.attribute) != 1:
         return None
     value: Any = getattr(inner, "value", None)
-    return Condition(column=inner.attribute[0], operator=operator, value=tuple(value) if operator == "IN" else value, is_negated=is_negated)
+    return ColumnComparison(
+        column=inner.attribute[0], operator=operator, value=tuple(value) if operator == "IN" else value, is_negated=is_negated
+    )
 
 
 class EventsStreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads a stream: every micro-batch is the next stretch of the log in the order of ids."""
 
-    def __init__(self, options: SourceOptions, shape: Shape) -> None:
+    def __init__(self, options: SourceOptions, shape: SparkShape) -> None:
         super().__init__(options, shape)
         self._initial: dict[str, Any] | None = None
         self._target: int | None = None

@@ -16,7 +16,7 @@ from eventlog.client.reading.typed import INFER, TypedJson, Unfit, inferred
 from eventlog.errors import InvalidArgument
 from eventlog.integrations.spark.options import Corrupt, SourceOptions
 
-__all__ = ["CORRUPT", "INFER", "INFER_EVENTS", "STRUCT", "Shape", "ValueColumns", "check_columns", "ddl_of", "inferred_struct"]
+__all__ = ["CORRUPT", "INFER", "INFER_EVENTS", "STRUCT", "SparkShape", "ValueColumns", "check_columns", "ddl_of", "inferred_struct"]
 __all__ += ["shown_columns", "spark_type", "struct_of", "type_of", "with_values"]
 STRUCT: Final = "v"
 CORRUPT: Final = "_corrupt"
@@ -136,7 +136,7 @@ def check_columns(names: Sequence[str], types: Mapping[str, str]) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shape:
+class SparkShape:
     """The columns that Spark is given, in their order, and the type of `v`, as text: it travels to the tasks."""
 
     names: tuple[str, ...]

@@ -20,7 +20,7 @@ from eventlog.control.appointment import RECORDS_PER_COMMIT_MAX
 from eventlog.control.cluster import CONFLICTS_MAX, ClusterRecords
 from eventlog.control.controller import Controller, ControllerOptions, Situation
 from eventlog.control.operators import RebalanceStart, bytes_to_copy, hand_over, start_rebalance
-from eventlog.control.records import CONTROLLER_KEY, NODE_PREFIX, CommitPlan, ControllerRecord, Replica, encode
+from eventlog.control.records import CONTROLLER_KEY, NODE_PREFIX, CommitPlan, ControllerRecord, ReplicaRecord, encode
 from eventlog.control.view import ClusterView
 from eventlog.errors import MetadataConflict, MetadataLost, MetadataUnavailable
 from eventlog.limits import SILENCE_MS_MAX
@@ -50,7 +50,7 @@ class Contact(Protocol):
 class Verifier(Protocol):
     """Compares copies of segments that are about to change owners."""
 
-    def verified(self, view: ClusterView) -> frozenset[tuple[int, Replica]]:
+    def verified(self, view: ClusterView) -> frozenset[tuple[int, ReplicaRecord]]:
         """Return the copies of moving segments that were found equal to their primary's."""
         ...
 
@@ -65,7 +65,7 @@ class NothingVerified:
 
     differences: Mapping[int, str] = MappingProxyType({})
 
-    def verified(self, _: ClusterView) -> frozenset[tuple[int, Replica]]:
+    def verified(self, _: ClusterView) -> frozenset[tuple[int, ReplicaRecord]]:
         return frozenset()
 
 

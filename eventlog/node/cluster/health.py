@@ -14,7 +14,7 @@ from eventlog.ids import TIME_SHIFT, FlakeClock, time_of
 from eventlog.limits import LEASE_RENEW_MS, STALLED_MS
 from eventlog.node.cluster.controller import ControllerLoop
 from eventlog.node.cluster.managed import Managed
-from eventlog.node.cluster.metadata import Lease
+from eventlog.node.cluster.metadata import NodeLease
 from eventlog.node.cluster.peers import Peers
 from eventlog.node.cluster.serving import Availability
 from eventlog.node.copying.replicate import Replicas
@@ -41,12 +41,12 @@ class HealthGround(Protocol):
     managed: Managed | None
     controller: ControllerLoop
     availability: Availability
-    lease: Lease
+    lease: NodeLease
 
     def now_2020(self) -> int: ...
 
 
-class Health:
+class ClusterHealth:
     """The health of the cluster, as this node tells it."""
 
     def __init__(self, node: HealthGround) -> None:

@@ -34,7 +34,7 @@ from eventlog.node.config import NodeConfig, split_address
 from eventlog.node.home import Home
 from eventlog.transport.connect import connect
 from eventlog.transport.connection import Connection, Exchange
-from eventlog.transport.greeting import ConnectOptions
+from eventlog.transport.greeting import GreetingOptions
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message
 
@@ -48,7 +48,7 @@ _TOKEN_BYTES_MIN = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class FoundCluster:
     """Where the metadata are, and whether a store may be made there; `cluster` is what nodes that were asked said, or empty."""
 
     location: Location
@@ -56,7 +56,7 @@ class Found:
     cluster: str = ""
 
 
-async def find_cluster(config: NodeConfig, home: Home) -> Found:
+async def find_cluster(config: NodeConfig, home: Home) -> FoundCluster:
     """Return where this node's cluster has its metadata. Nodes named by `join` are asked; a directory with data can do without.
 
     Raises:
@@ -73,12 +73,12 @@ async def find_cluster(config: NodeConfig, home: Home) -> Found:
                 info = await first_answer(config.join, partial(_ask, config=None), wait_ms=0)
                 if info.cluster != remembered.cluster:
                     raise WrongCluster(where=f"the node at {' or '.join(config.join)}", theirs=info.cluster, ours=remembered.cluster)
-        return Found(location=location or config.location, create=False)
+        return FoundCluster(location=location or config.location, create=False)
     if not config.join:
-        return Found(location=location or config.location, create=True)
+        return FoundCluster(location=location or config.location, create=True)
     asker = partial(_ask, config=config if location is None else None)
     info = await first_answer(config.join, asker, wait_ms=_JOIN_MS_MAX)
-    return Found(location=location or reachable(info), create=False, cluster=info.cluster)
+    return FoundCluster(location=location or reachable(info), create=False, cluster=info.cluster)
 
 
 def join_token(config: NodeConfig) -> bytes:
@@ -242,7 +242,7 @@ async def is_up(member: NodeRecord, *, cluster: str) -> bool:
 
 async def _connect(address: str) -> Connection:
     host, port = split_address(address, option="join")
-    return await connect(host, port, options=ConnectOptions(client="joiner", connect_timeout_ms=_ASK_MS_MAX))
+    return await connect(host, port, options=GreetingOptions(client="joiner", connect_timeout_ms=_ASK_MS_MAX))
 
 
 async def _ask(address: str, config: NodeConfig | None) -> pb.ClusterInfoAnswer:

@@ -10,11 +10,11 @@ import numpy as np
 from eventlog.control.view import ClusterView
 from eventlog.errors import EventLogError
 from eventlog.node.cluster.controller import ControllerLoop
-from eventlog.node.cluster.metadata import Lease, Metadata
+from eventlog.node.cluster.metadata import Metadata, NodeLease
 from eventlog.node.cluster.peers import Peers
 from eventlog.node.consumers.listeners import Listeners
 from eventlog.node.copying.replicate import Replicas
-from eventlog.node.writing.writer import Writer
+from eventlog.node.writing.writer import NodeWriter
 from eventlog.replication import Replication
 
 log = logging.getLogger("eventlog.node")
@@ -29,12 +29,12 @@ class LeavingGround(Protocol):
     number: int
     core: Replication
     replicas: Replicas
-    writer: Writer
+    writer: NodeWriter
     peers: Peers
     metadata: Metadata
     controller: ControllerLoop
     listeners: Listeners
-    lease: Lease
+    lease: NodeLease
 
     @property
     def view(self) -> ClusterView: ...

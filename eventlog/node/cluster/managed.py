@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from eventlog.control.metastores.location import EtcdLocation, Location, open_metastore
 from eventlog.errors import BadConfig, MetadataUnavailable
-from eventlog.node.cluster.joining import Found, find_cluster
+from eventlog.node.cluster.joining import FoundCluster, find_cluster
 from eventlog.node.config import PORT_MAX, NodeConfig, split_address
 from eventlog.node.home import Home
 
@@ -141,7 +141,7 @@ class Managed:
 
     seat: EtcdSeat
     members_max: int
-    found: Found
+    found: FoundCluster
     child: EtcdChild | None
     silent: tuple[str, ...] = ()
 
@@ -224,10 +224,10 @@ async def open_managed(config: NodeConfig, home: Home, *, seat: EtcdSeat) -> Man
         child = await _start(seat, {seat.name: seat.peer}, joins=False)
         known = home.metastore
         location = known if isinstance(known, EtcdLocation) else EtcdLocation((seat.client,))
-        managed = _managed(config, seat, Found(location=location, create=False), child)
+        managed = _managed(config, seat, FoundCluster(location=location, create=False), child)
     elif home.remembered is None and not config.join:
         child = await _start(seat, {seat.name: seat.peer}, joins=False)
-        return _managed(config, seat, Found(location=EtcdLocation((seat.client,)), create=True), child)
+        return _managed(config, seat, FoundCluster(location=EtcdLocation((seat.client,)), create=True), child)
     else:
         found = await find_cluster(config, home)
         if not isinstance(found.location, EtcdLocation):
@@ -241,11 +241,11 @@ async def open_managed(config: NodeConfig, home: Home, *, seat: EtcdSeat) -> Man
         raise
     if managed.child is not None and isinstance(now, EtcdLocation) and seat.client not in now.endpoints:
         now = EtcdLocation((*now.endpoints, seat.client), now.prefix)  # a moment ago it was no member yet
-    managed.found = Found(location=now, create=False, cluster=managed.found.cluster)
+    managed.found = FoundCluster(location=now, create=False, cluster=managed.found.cluster)
     return managed
 
 
-def _managed(config: NodeConfig, seat: EtcdSeat, found: Found, child: EtcdChild | None) -> Managed:
+def _managed(config: NodeConfig, seat: EtcdSeat, found: FoundCluster, child: EtcdChild | None) -> Managed:
     return Managed(seat=seat, members_max=config.etcd_members_max, found=found, child=child)
 
 

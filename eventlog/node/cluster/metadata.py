@@ -267,7 +267,7 @@ class LeaseGround(Protocol):
     def takeover(self) -> Leading: ...
 
 
-class Lease:
+class NodeLease:
     """The lease in the metadata. One change of it at a time; who holds `lock` keeps it from being renewed."""
 
     def __init__(self, node: LeaseGround, records: ClusterRecords, *, on_lost: Callable[[EventLogError], None]) -> None:

@@ -22,7 +22,7 @@ from eventlog.node.background import due
 from eventlog.node.cluster.greeting import NONCE_BYTES, PEER_VERSION, Greeting, PeerIdentity, check_greeting
 from eventlog.transport.connect import connect
 from eventlog.transport.connection import Connection, Exchange, Receiver
-from eventlog.transport.greeting import ConnectOptions
+from eventlog.transport.greeting import GreetingOptions
 from eventlog.transport.stream import Reply
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message
@@ -33,7 +33,7 @@ _REFUSALS_LOGGED_S = 1.0  # at most one line in so long: it is a stranger that d
 _GREETING = "greeting"  # under which it keeps what was said, until it is proved
 
 
-class Membership(Protocol):
+class KnownMembers(Protocol):
     """What the cluster's records say of who is a member."""
 
     @property
@@ -150,7 +150,7 @@ class Peers:
         self._wall_ms = wall_ms or SystemClock().wall_ms
         self.hooks = PeerHooks(connected=[], lost=[], beaten=[])
         self.revision = 0  # told with every beat
-        self.membership: Membership  # set before anybody is reached
+        self.membership: KnownMembers  # set before anybody is reached
         self._heard_from: dict[Connection, PeerSession] = {}  # that members have dialled
         self._own = own
         self._options = options or PeerOptions()
@@ -392,7 +392,7 @@ class Peers:
 
     async def _dial(self, peer: _Peer) -> Connection:
         host, _, port = peer.address.rpartition(":")
-        options = ConnectOptions(client=f"node {self.me.number}", member=True, connect_timeout_ms=self._options.dial_ms_max)
+        options = GreetingOptions(client=f"node {self.me.number}", member=True, connect_timeout_ms=self._options.dial_ms_max)
         connection = await connect(host.strip("[]"), int(port), options=options)
         try:
             session = await self._greet(peer, connection)

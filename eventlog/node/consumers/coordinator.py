@@ -16,7 +16,7 @@ from eventlog.groups.coordinator import Beat, Coordinator, Via
 from eventlog.groups.record import (
     GROUPS_CACHE,
     Commit,
-    Committed,
+    CommittedPlace,
     GroupState,
     Place,
     RecordKey,
@@ -70,7 +70,7 @@ class CoordinatorGround(Protocol):
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Held:
+class HeldMember:
     """A member that waits to be told something new."""
 
     exchange: Exchange
@@ -93,11 +93,11 @@ class Running:
         self.version = version
         self._on_over = on_over
         self.term = node.inner.term(route_of(id_[0]))
-        self.positions: dict[int, Committed] = {}
+        self.positions: dict[int, CommittedPlace] = {}
         self.lock = asyncio.Lock()
         self.is_over = False
         self.work: Work | None = None
-        self._held: dict[str, Held] = {}
+        self._held: dict[str, HeldMember] = {}
         self._timer: asyncio.TimerHandle | None = None
 
     @property
@@ -190,7 +190,7 @@ class Running:
             loop = asyncio.get_running_loop()
             wait_ms = 0 if self.core.is_news(beat) else min(wait_ms, BEAT_WAIT_MS_MAX)
             timer = loop.call_later(wait_ms / 1000, self._tell, beat.member.id)
-            self._held[beat.member.id] = Held(exchange=exchange, beat=beat, timer=timer)
+            self._held[beat.member.id] = HeldMember(exchange=exchange, beat=beat, timer=timer)
             if not wait_ms:
                 self._tell(beat.member.id)
 
@@ -225,7 +225,7 @@ class Running:
             check_commit(self.id[0], self.state, commit)
             await self.put_places(advance(self.positions, commit, generation=self.state.generation, time_ms=self.node.clock.physical_ms()))
 
-    async def put_places(self, changed: Mapping[int, Committed]) -> None:
+    async def put_places(self, changed: Mapping[int, CommittedPlace]) -> None:
         """Write positions under the generation known here."""
         if changed:
             await self.write({self.key("p", segment): encode_committed(one) for segment, one in changed.items()})

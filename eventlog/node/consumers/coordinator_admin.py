@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 
 from eventlog.errors import CacheDropped, CacheNotFound, GroupNotEmpty, GroupNotFound, NotPrimary, Unavailable
-from eventlog.groups.record import GROUPS_CACHE, Committed, Place, decode_group, decode_key, encode_committed, route_of
+from eventlog.groups.record import GROUPS_CACHE, CommittedPlace, Place, decode_group, decode_key, encode_committed, route_of
 from eventlog.ids import FlakeClock
 from eventlog.node.consumers.coordinator import Coordinators, Running
 from eventlog.node.consumers.coordinator_lag import GroupLag
@@ -34,7 +34,7 @@ class CoordinatorAdminGround(Protocol):
     group_lag: GroupLag
 
 
-class GroupAdmin:
+class CoordinatorAdmin:
     """What operators see of groups, and do to them."""
 
     def __init__(self, node: CoordinatorAdminGround) -> None:
@@ -133,7 +133,7 @@ async def reset(running: Running, places: Mapping[int, Place], *, dry_run: bool)
         if state.members:
             raise GroupNotEmpty(group=running.id[0], members=len(state.members))
         kept = {
-            segment: Committed(place=place, generation=state.generation, time_ms=running.node.clock.physical_ms(), metadata="reset")
+            segment: CommittedPlace(place=place, generation=state.generation, time_ms=running.node.clock.physical_ms(), metadata="reset")
             for segment, place in places.items()
         }
         puts = {running.key("p", segment): encode_committed(one) for segment, one in kept.items()}
@@ -155,7 +155,7 @@ class DroppedGroupsGround(Protocol):
     replicas: Replicas
     inner: Inner
     coordinators: Coordinators
-    group_admin: GroupAdmin
+    group_admin: CoordinatorAdmin
 
 
 class DroppedGroups:

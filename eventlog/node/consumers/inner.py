@@ -14,7 +14,7 @@ from typing import Protocol, TypeVar
 import numpy as np
 
 from eventlog.batch.build import Columns, build_write
-from eventlog.batch.entries import Entry
+from eventlog.batch.entries import StoredEntry
 from eventlog.control.caches import INTERNAL_PREFIX
 from eventlog.errors import CacheNotFound, EventLogError, KeyExists, NotPrimary, OutcomeUnknown, Stopping, Unavailable, VersionMismatch
 from eventlog.events import Kind
@@ -22,7 +22,7 @@ from eventlog.hashing import hash_key, route_bytes, segment_of
 from eventlog.limits import MIB
 from eventlog.node.cluster.forward import Forwarding, forwarded, translated
 from eventlog.node.state.cache_changes import CacheChanges
-from eventlog.node.state.entries import EntryReader, Page, PageRows, read_rows, visible
+from eventlog.node.state.entries import EntryThread, Page, PageRows, read_rows, visible
 from eventlog.node.state.freshness import Freshness
 from eventlog.node.writing.forward_write import OwnWrites
 from eventlog.replication import Replication
@@ -32,7 +32,7 @@ from eventlog.transport.stream import Reply
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message
 from eventlog.write.groups import WriteResult
-from eventlog.write.share import Condition
+from eventlog.write.share import KeyCondition
 
 T = TypeVar("T")
 LISTENERS = "__listeners"
@@ -59,7 +59,7 @@ class InnerGround(Protocol):
     core: Replication
     caches: Caches
     segments: int
-    entries: EntryReader
+    entries: EntryThread
     freshness: Freshness
     is_stopping: bool
     forwarding: Forwarding
@@ -138,36 +138,36 @@ class Inner:
 
     # ------------------------------------------------------------ reading
 
-    async def entry(self, cache: str, key: bytes, *, deadline_ms: int = DEADLINE_MS_DEFAULT) -> Entry | None:
+    async def entry(self, cache: str, key: bytes, *, deadline_ms: int = DEADLINE_MS_DEFAULT) -> StoredEntry | None:
         """Return the entry of a key as its primary has it, None where there is none, or no such cache yet."""
         found = await self._known(cache)
         if found is None:
             return None
         segment = self.segment(key)
 
-        async def once() -> Entry | None:
+        async def once() -> StoredEntry | None:
             if self._node.forwarding.leads(segment):
                 await self._check_fresh(segment)
                 data = await self._node.entries.get(entry_key(segment, found.cache_id, key))
                 return visible(data, now=self._node.now_2020(), cache=found)
             answer = (await self._send(segment, Message(get=pb.Get(cache_id=found.cache_id, key=key)))).message.get_answer
-            return Entry(version=answer.version, expiry=0, schema_id=None, value=answer.value) if answer.found else None
+            return StoredEntry(version=answer.version, expiry=0, schema_id=None, value=answer.value) if answer.found else None
 
         return await self._insist(once, deadline_ms=deadline_ms)
 
-    async def scan(self, cache: str, prefix: bytes, *, deadline_ms: int = DEADLINE_MS_DEFAULT) -> list[tuple[bytes, Entry]]:
+    async def scan(self, cache: str, prefix: bytes, *, deadline_ms: int = DEADLINE_MS_DEFAULT) -> list[tuple[bytes, StoredEntry]]:
         """Return the entries of one route whose keys begin with `prefix`, which begins with the whole route and its zero byte."""
         return await self._scan(cache, prefix, [self.segment(prefix)], deadline_ms=deadline_ms)
 
     async def scan_all(
         self, cache: str, *, segments: Iterable[int] | None = None, deadline_ms: int = DEADLINE_MS_DEFAULT
-    ) -> list[tuple[bytes, Entry]]:
+    ) -> list[tuple[bytes, StoredEntry]]:
         """Return all entries, or those of some segments; segment by segment, keys rising."""
         return await self._scan(cache, b"", range(self._node.segments) if segments is None else segments, deadline_ms=deadline_ms)
 
-    async def _scan(self, cache: str, prefix: bytes, segments: Iterable[int], *, deadline_ms: int) -> list[tuple[bytes, Entry]]:
+    async def _scan(self, cache: str, prefix: bytes, segments: Iterable[int], *, deadline_ms: int) -> list[tuple[bytes, StoredEntry]]:
         found = await self._known(cache)
-        rows: list[tuple[bytes, Entry]] = []
+        rows: list[tuple[bytes, StoredEntry]] = []
         left = list(segments) if found is not None else []
         while left and found is not None:
             leader = self._node.forwarding.leader_of(left[0])
@@ -178,26 +178,28 @@ class Inner:
             left = [segment for segment in left if segment not in set(same)]
         return rows
 
-    async def _page_through(self, cache: CacheState, prefix: bytes, segments: list[int]) -> list[tuple[bytes, Entry]]:
+    async def _page_through(self, cache: CacheState, prefix: bytes, segments: list[int]) -> list[tuple[bytes, StoredEntry]]:
         """Return entries of segments with one leader, read from it."""
         if self._node.forwarding.leads(segments[0]):
             return await self._own_entries(cache, prefix, segments[0])
         connection = self._node.forwarding.connection_to(segments[0], forwarded=False)
         request = Message(keys=pb.Keys(cache_id=cache.cache_id, prefix=prefix, values=True, segments=segments), forwarded=True)
-        rows: list[tuple[bytes, Entry]] = []
+        rows: list[tuple[bytes, StoredEntry]] = []
         try:
             async with connection.stream(request) as stream, asyncio.timeout(_ASK_MS / 1000 + 5):
                 async for item in stream:
-                    rows += [(row.key, Entry(version=row.version, expiry=0, schema_id=None, value=row.value)) for row in read_rows(item)]
+                    rows += [
+                        (row.key, StoredEntry(version=row.version, expiry=0, schema_id=None, value=row.value)) for row in read_rows(item)
+                    ]
         except TimeoutError:
             raise NotPrimary(segment=segments[0]) from None
         except EventLogError as error:
             raise translated(error, segments[0]) from error
         return rows
 
-    async def _own_entries(self, cache: CacheState, prefix: bytes, segment: int) -> list[tuple[bytes, Entry]]:
+    async def _own_entries(self, cache: CacheState, prefix: bytes, segment: int) -> list[tuple[bytes, StoredEntry]]:
         await self._check_fresh(segment)
-        rows: list[tuple[bytes, Entry]] = []
+        rows: list[tuple[bytes, StoredEntry]] = []
         after: bytes | None = None
         pace = PageRows()
         while cache.live[segment] > 0:
@@ -298,7 +300,7 @@ class Inner:
 
     async def _submit(self, trying: "_Trying") -> WriteResult:
         """Have the primary of the route write a frame, here or elsewhere."""
-        conditions = [Condition(block=0, key=key, version=version or 0) for key, version in trying.expect.items()]
+        conditions = [KeyCondition(block=0, key=key, version=version or 0) for key, version in trying.expect.items()]
         frame = build_write(trying.columns(), segments=self._node.segments, by_prefix=True)
         return await self._node.own_writes.write(trying.cache, frame, timeout_ms=_ASK_MS, conditions=conditions)
 

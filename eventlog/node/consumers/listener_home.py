@@ -25,8 +25,8 @@ from eventlog.errors import (
     VersionMismatch,
 )
 from eventlog.groups.listeners import (
+    ListenerProgress,
     ListenerRecord,
-    Progress,
     decode_record,
     encode_record,
     listener_of,
@@ -62,7 +62,7 @@ class KeptListener:
 
     __slots__ = ("held_id", "held_percent", "progress", "record", "used_at", "version", "waiting", "writing", "written_at")
 
-    def __init__(self, record: ListenerRecord, *, version: int, progress: Progress, now: float) -> None:
+    def __init__(self, record: ListenerRecord, *, version: int, progress: ListenerProgress, now: float) -> None:
         self.record = record
         self.version = version
         self.progress = progress
@@ -216,8 +216,8 @@ class ListenerHome:
     def _changed(self, listener: str) -> None:
         self._changes[self._node.inner.segment(listener.encode())] += 1
 
-    def _progress_of(self, record: ListenerRecord) -> Progress:
-        return Progress(self._node.cluster, record.cache_id, self._node.segments, all_id=record.last_id)
+    def _progress_of(self, record: ListenerRecord) -> ListenerProgress:
+        return ListenerProgress(self._node.cluster, record.cache_id, self._node.segments, all_id=record.last_id)
 
     def _drop(self, listener: str) -> None:
         """Forget a listener; whoever waits for it asks again, its new home if it has one."""

@@ -56,7 +56,7 @@ class ListenersGround(Protocol):
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Known:
+class KnownListener:
     """What this node knows of a listener that is polled here."""
 
     record: ListenerRecord
@@ -69,7 +69,7 @@ class Known:
 class _Waiting:
     """What a pull that waits goes by, where it stood when that was last told, and what begins its poll anew."""
 
-    found: Known
+    found: KnownListener
     key: tuple[bytes, int]
     begin_anew: Callable[[], None]
 
@@ -80,7 +80,7 @@ class Listeners:
     def __init__(self, node: ListenersGround, home: ListenerHome) -> None:
         self._node = node
         self.home = home
-        self._known: OrderedDict[str, Known] = OrderedDict()
+        self._known: OrderedDict[str, KnownListener] = OrderedDict()
         self._due: dict[str, bytes] = {}
         self._under_way: set[int] = set()
         self._waiting: dict[Pull, _Waiting] = {}
@@ -110,7 +110,7 @@ class Listeners:
                 del self._waiting[pull]
                 waiting.begin_anew()
 
-    async def known(self, listener: str) -> Known:
+    async def known(self, listener: str) -> KnownListener:
         """Return a listener, asked of its home if need be.
 
         Raises:
@@ -121,7 +121,7 @@ class Listeners:
             self._known.move_to_end(listener)
             return found
         described_ = await self.describe(listener)
-        found = Known(record=record_of(described_), version=described_.version, held_percent=described_.held_percent)
+        found = KnownListener(record=record_of(described_), version=described_.version, held_percent=described_.held_percent)
         self._known[listener] = found
         if len(self._known) > LISTENERS_PER_NODE_MAX:
             self._known.popitem(last=False)
@@ -147,7 +147,7 @@ class Listeners:
 
     # ------------------------------------------------------------ polls
 
-    async def prepare(self, poll: Poll) -> Known:
+    async def prepare(self, poll: Poll) -> KnownListener:
         """Fill in what the listener that a poll names wants, and where it goes on unless the poll says so itself; return what it goes by.
 
         Raises:
@@ -231,7 +231,7 @@ class Listeners:
         at = position.at
         return _last_id(position) <= self._node.reads.limit(at.of if isinstance(at, SegmentPositions) else None)
 
-    def waits(self, found: Known, pull: Pull, *, begin_anew: Callable[[], None]) -> None:
+    def waits(self, found: KnownListener, pull: Pull, *, begin_anew: Callable[[], None]) -> None:
         """Move a durable listener on past what does not match, and keep one that would expire meanwhile, as long as its pull waits.
 
         If it is altered before that is over, or was since its poll was prepared, that begins anew.
@@ -272,7 +272,7 @@ class Listeners:
 
     # ------------------------------------------------------------ positions on their way home
 
-    def _report(self, listener: str, found: Known, position: bytes) -> None:
+    def _report(self, listener: str, found: KnownListener, position: bytes) -> None:
         now = asyncio.get_running_loop().time()
         pause_s = 0.0 if found.record.durable else min(_REPORT_PAUSE_S, found.record.expire_ms / 4000)
         if now - found.reported_at >= pause_s:

@@ -48,7 +48,7 @@ from eventlog.state.caches import Caches, CacheState
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message
 from eventlog.write import transactions
-from eventlog.write.transactions import Step, Transaction
+from eventlog.write.transactions import NextStep, Transaction
 
 log = logging.getLogger("eventlog.node")
 STAGED: Final = f"{INTERNAL_PREFIX}staged"
@@ -146,9 +146,9 @@ class Transactions:
         while True:
             found, version = await self._known(route)
             step = transactions.step_of(found, batch)
-            if step is Step.REPEATED:
+            if step is NextStep.REPEATED:
                 return True
-            if step is Step.BEGIN or found is None:
+            if step is NextStep.BEGIN or found is None:
                 self._check_kept(attempts)
                 found = transactions.decided(
                     found,
@@ -165,7 +165,7 @@ class Transactions:
             await self._keep(route, transactions.done(found, _blocks_of(staged, self._node.segments)), version)
             self._node.own(asyncio.create_task(self._remove(staged), name="published stages"))
             if found.batch == batch:
-                return step is Step.GO_ON
+                return step is NextStep.GO_ON
 
     def _check_kept(self, attempts: bytes) -> None:
         """Refuse to decide of what may be gone before it is written: a batch that is decided is never made anew."""

@@ -12,9 +12,9 @@ from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from eventlog.errors import EventLogError, EventsTrimmed, InvalidArgument, NotPrimary, StaleMember, tellable
-from eventlog.groups.record import Committed
-from eventlog.groups.sharing import Changes, Moment, Settled, SharedGroup, Sharing, Wanted
-from eventlog.groups.work import Row, Task, decode_known
+from eventlog.groups.record import CommittedPlace
+from eventlog.groups.sharing import Moment, Settled, ShareChanges, SharedGroup, Sharing, Wanted
+from eventlog.groups.work import QueuedEvent, Row, decode_known
 from eventlog.ids import FlakeClock
 from eventlog.node.consumers.dead_letters import DeadLetters
 from eventlog.node.consumers.work_reading import READ_EVENTS_MAX, READ_WAIT_MS, WorkReading
@@ -29,7 +29,7 @@ PASSED_S = 1.0
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class _Request:
-    apply: Callable[[Changes], Any]
+    apply: Callable[[ShareChanges], Any]
     done: "asyncio.Future[Any]"
 
 
@@ -38,7 +38,7 @@ class Worked(SharedGroup, Protocol):
 
     is_over: bool
     lock: asyncio.Lock
-    positions: dict[int, Committed]
+    positions: dict[int, CommittedPlace]
 
     def check(self) -> None: ...
 
@@ -79,7 +79,7 @@ class Work:
 
     # ------------------------------------------------------------ what members ask
 
-    async def take(self, member: str, wanted: Wanted, *, wait_ms: int) -> list[tuple[Task, Row]]:
+    async def take(self, member: str, wanted: Wanted, *, wait_ms: int) -> list[tuple[QueuedEvent, Row]]:
         """Return up to `wanted.limit` events that are that member's from now on; waits for one to be there, or a later request of its.
 
         They have no more than `ANSWER_BYTES_MAX` together, but for the first, which may exceed it. Raises StaleMember.
@@ -91,7 +91,7 @@ class Work:
         self._read_on()
         while True:
             changed = self._changed
-            found: list[tuple[Task, Row]] = await self._ask(
+            found: list[tuple[QueuedEvent, Row]] = await self._ask(
                 lambda changes: self.sharing.take(member, wanted, changes, now_ms=self._now_ms())
             )
             if found or loop.time() >= deadline or self.sharing.is_overtaken(member, wanted):
@@ -148,11 +148,11 @@ class Work:
 
     # ------------------------------------------------------------ turns
 
-    async def _ask(self, apply: Callable[[Changes], T]) -> T:
+    async def _ask(self, apply: Callable[[ShareChanges], T]) -> T:
         result: T = await self._request(apply)
         return result
 
-    def _request(self, apply: Callable[[Changes], Any]) -> "asyncio.Future[Any]":
+    def _request(self, apply: Callable[[ShareChanges], Any]) -> "asyncio.Future[Any]":
         loop = asyncio.get_running_loop()
         request = _Request(apply=apply, done=loop.create_future())
         if self._running.is_over:  # a turn that was cancelled, and does not know it yet, would not look at it
@@ -190,7 +190,7 @@ class Work:
         self._running.forget(error)
 
     async def _turn_of(self, requests: list[_Request]) -> list[Any]:
-        changes, results = Changes(), []
+        changes, results = ShareChanges(), []
         for request in requests:
             try:
                 results.append(request.apply(changes))

@@ -18,7 +18,7 @@ from typing import Protocol
 import crc32c
 
 from eventlog.batch.layout import read_head
-from eventlog.control.records import Replica, SegmentRecord
+from eventlog.control.records import ReplicaRecord, SegmentRecord
 from eventlog.control.view import ClusterView
 from eventlog.errors import ConnectionLost, EventLogError, Unavailable
 from eventlog.ids import last_of_run
@@ -217,11 +217,11 @@ class CopyVerifier:
 
     def __init__(self, node: VerifyGround) -> None:
         self._node = node
-        self._equal: set[tuple[int, Replica]] = set()
+        self._equal: set[tuple[int, ReplicaRecord]] = set()
         self._failed: dict[int, float] = {}  # segment -> when to try again
         self._differences: dict[int, str] = {}  # what is wrong with copies that are held back
 
-    def verified(self, view: ClusterView) -> frozenset[tuple[int, Replica]]:
+    def verified(self, view: ClusterView) -> frozenset[tuple[int, ReplicaRecord]]:
         """Return the copies of moving segments that were found equal to their primary's."""
         self._equal = {pair for pair in self._equal if (found := view.segments.get(pair[0])) is not None and found.record.target}
         return frozenset(self._equal)
@@ -263,7 +263,7 @@ class CopyVerifier:
             self._equal |= {(found.segment, copy) for copy in waiting[found.segment]}
         self._node.controller.wake()
 
-    def _unequal(self, record: SegmentRecord) -> list[Replica]:
+    def _unequal(self, record: SegmentRecord) -> list[ReplicaRecord]:
         """Return the copies that a move waits for, once all of them are in sync."""
         in_sync = {replica.node: replica for replica in record.in_sync}
         if not record.target or not in_sync.keys() >= set(record.target) or set(record.owners) <= set(record.target):

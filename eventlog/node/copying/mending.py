@@ -25,7 +25,7 @@ from eventlog.errors import CorruptData, EventLogError, MetadataLost, NotPrimary
 from eventlog.limits import ANSWER_BYTES_MAX, CLOSE_UP_MS_MAX
 from eventlog.node.background import aside
 from eventlog.node.cluster.forward import Forwarding
-from eventlog.node.cluster.metadata import Lease
+from eventlog.node.cluster.metadata import NodeLease
 from eventlog.node.cluster.peers import Peers
 from eventlog.node.reading.fetch import pairs_of
 from eventlog.node.writing.storage import Append, StorageThread
@@ -59,7 +59,7 @@ class MendingGround(Protocol):
     peers: Peers
     is_stopping: bool
     forwarding: Forwarding
-    lease: Lease
+    lease: NodeLease
 
     @property
     def view(self) -> ClusterView: ...

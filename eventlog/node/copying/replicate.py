@@ -22,8 +22,7 @@ import numpy.typing as npt
 from eventlog.arrays import Ints
 from eventlog.control.cluster import ClusterRecords
 from eventlog.control.proposals import InSyncChange, Outcome, Proposals
-from eventlog.control.records import RebalanceRecord, SegmentRecord, Versioned
-from eventlog.control.records import Replica as ReplicaRecord
+from eventlog.control.records import RebalanceRecord, ReplicaRecord, SegmentRecord, Versioned
 from eventlog.control.view import ClusterView
 from eventlog.errors import BadMessage, ConnectionLost, CorruptData, EventLogError, Overloaded, TooLarge
 from eventlog.ids import ID_MAX, FlakeClock, id_before, time_of
@@ -35,7 +34,7 @@ from eventlog.node.copying.mending import Mending
 from eventlog.node.copying.shortage import Shortage, Waiting
 from eventlog.node.state.following import Followed
 from eventlog.read.watermark import Promises
-from eventlog.replication import Commands, LostRange, Message, Replica, Replication, Term
+from eventlog.replication import Commands, GivenUpRange, Message, Replica, Replication, Term
 from eventlog.replication import commands as asked
 from eventlog.replication.bodies import NOTHING, Arrived, Carried, GroupValues, values_from
 from eventlog.replication.messages import APPEND
@@ -77,7 +76,7 @@ class Receipt:
     due: int = 1
 
     def begin(self) -> "Receipt":
-        """Note that something goes on for it by itself; its end is told to `Incoming.done`."""
+        """Note that something goes on for it by itself; its end is told to `IncomingAppends.done`."""
         self.due += 1
         return self
 
@@ -225,7 +224,7 @@ class Replicas:
         count = len(send.rows) // APPEND.itemsize
         request = pb.Message(replicate=pb.Replicate(correlation=send.correlation, rows=count, recipient=send.to.incarnation))
         try:
-            self._node.peers.post(send.to.node, _Sent(self, send.to), request, *body)
+            self._node.peers.post(send.to.node, _SentAppend(self, send.to), request, *body)
         except (ConnectionLost, Overloaded) as error:
             self.unsent += 1
             log.debug("replicate_unsent node=%d error=%s", send.to.node, error)
@@ -439,7 +438,7 @@ class Replicas:
         return id_before(latest + CLOCK_AHEAD_MS_MAX)
 
 
-class _Sent:
+class _SentAppend:
     """A message to a backup: its answer counts while it is being received, without a turn of the loop in between."""
 
     __slots__ = ("_replicas", "_to")
@@ -469,7 +468,7 @@ def term_of(found: Versioned[SegmentRecord], view: ClusterView) -> Term:
         in_sync=tuple(Replica(replica.node, replica.incarnation) for replica in record.in_sync),
         min_in_sync=record.min_in_sync,
         session=record.session,
-        lost=tuple(LostRange(lost.after, lost.upto) for lost in view.lost_ranges(record.segment)),
+        lost=tuple(GivenUpRange(lost.after, lost.upto) for lost in view.lost_ranges(record.segment)),
     )
 
 

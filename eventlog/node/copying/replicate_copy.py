@@ -27,7 +27,7 @@ from eventlog.limits import MIB
 from eventlog.node.background import aside
 from eventlog.node.copying.mending import Mending
 from eventlog.node.copying.replicate import Receipt, Replicas
-from eventlog.node.copying.replicate_in import Incoming
+from eventlog.node.copying.replicate_in import IncomingAppends
 from eventlog.node.copying.takeover import TakeOver
 from eventlog.node.reading.answers import Reads
 from eventlog.node.state.checkpoint import Checkpoints
@@ -38,7 +38,7 @@ from eventlog.replication.bodies import Carried
 from eventlog.segment import keys
 from eventlog.segment.cutting import caches_in
 from eventlog.segment.keys import cache_range, encode_end, encode_epoch, encode_trim, log_range, partial_range, producer_key
-from eventlog.segment.port import LogEnds, Pair, Snapshot, Store
+from eventlog.segment.port import Pair, Snapshot, Store, StoreEnds
 from eventlog.segment.walking import check_sum
 from eventlog.state.caches import Caches
 
@@ -155,7 +155,7 @@ class _Moment:
 class CopiesGround(Protocol):
     """What this module needs of the node."""
 
-    incoming: Incoming
+    incoming: IncomingAppends
     takeover: TakeOver
     store: Store
     caches: Caches
@@ -365,7 +365,7 @@ class Copies:
     def _write_end(self, command: asked.EndInstall, counters: Counters) -> None:
         """In the storage thread: what says that the segment is whole, in one write."""
         node, segment = self._node, command.segment
-        ends: LogEnds = node.storage.ends
+        ends: StoreEnds = node.storage.ends
         rows: list[Pair] = [encode_epoch(segment, start.epoch, start.first, previous=start.previous) for start in command.history]
         rows.append(encode_end(segment, command.pin, command.end_epoch))
         ranges = []

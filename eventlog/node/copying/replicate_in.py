@@ -68,7 +68,7 @@ class IncomingGround(Protocol):
     def fatal(self, error: EventLogError) -> None: ...
 
 
-class Incoming:
+class IncomingAppends:
     """The backup's side of the shell."""
 
     def __init__(self, node: IncomingGround, replicas: Replicas) -> None:
@@ -85,7 +85,7 @@ class Incoming:
     def commands(self) -> dict[type, Callable[..., None]]:
         """Return what is carried out here."""
         return {
-            asked.Answer: self._answer,
+            asked.Acknowledge: self._answer,
             asked.Write: self._write,
             asked.Learned: self._learned,
             asked.LookUp: self._look_up,
@@ -137,7 +137,7 @@ class Incoming:
         if incarnation != self._replicas.core.own.incarnation:
             raise BadMessage(why=f"replicate: it is meant for incarnation {incarnation}")
 
-    def _answer(self, answer: asked.Answer) -> None:
+    def _answer(self, answer: asked.Acknowledge) -> None:
         found = self._asked.pop((answer.to, answer.correlation), None)
         if found is not None:
             found.exchange.answer(pb.Message(replicate_answer=pb.ReplicateAnswer(correlation=answer.correlation)), answer.rows)

@@ -39,12 +39,12 @@ from eventlog.segment.keys import log_range, parse_log_key, step_range
 from eventlog.segment.port import Store
 from eventlog.segment.retention import (
     CacheLog,
-    Head,
-    Limits,
     Look,
-    Mark,
-    Plan,
+    OwnStep,
+    RetentionLimits,
     Step,
+    StoredHead,
+    TrimPlan,
     closer_look,
     flushed_ceiling,
     plan_retention,
@@ -84,8 +84,8 @@ class RetentionGround(Protocol):
 class Exact(NamedTuple):
     """The stored values in a window, and what there was up to its end."""
 
-    heads: list[Head]
-    top: Mark
+    heads: list[StoredHead]
+    top: OwnStep
 
 
 class RetentionSteps:
@@ -104,7 +104,7 @@ class RetentionSteps:
         share = total / held if held else 0.0
         steps = self._node.steps.between(cache.cache_id, after=0, upto=ID_MAX)
         marks = [
-            Mark(step.id, total - int((counted - step.events) * share), int(step.nbytes * share))
+            OwnStep(step.id, total - int((counted - step.events) * share), int(step.nbytes * share))
             for step in steps
             if step.events <= counted
         ]
@@ -114,7 +114,9 @@ class RetentionSteps:
         committed_id = min(int(self._node.replicas.core.watermark[led].max(initial=0)), self._node.tail.last_id(cache.cache_id))
         last_id = max(committed_id, steps[-1].id if steps else 0)
         return CacheLog(
-            trimmed=Mark(trimmed_id, trimmed_events, int(below * share)), steps=marks, now=Mark(last_id, total, int(counted_bytes * share))
+            trimmed=OwnStep(trimmed_id, trimmed_events, int(below * share)),
+            steps=marks,
+            now=OwnStep(last_id, total, int(counted_bytes * share)),
         )
 
     async def own_window(self, cache: CacheState, led: Sequence[int], *, after: int, upto: int) -> Exact:
@@ -124,7 +126,7 @@ class RetentionSteps:
         log = self.own_log(cache, led)
         nbytes = next((step.nbytes for step in log.steps if step.id >= upto), log.now.nbytes)
         events = sum(max(offset, int(cache.trimmed_offsets[segment]) + 1) for segment, offset in offsets)
-        return Exact(fewer_heads(heads), Mark(upto, events, nbytes))
+        return Exact(fewer_heads(heads), OwnStep(upto, events, nbytes))
 
 
 class Retention:
@@ -218,7 +220,7 @@ class Retention:
                 self._looks[cache.cache_id] = look
             return answer
 
-    def _plan(self, cache: CacheState, whole: CacheLog, holds: Sequence[Hold], *, ceiling: int) -> Plan:
+    def _plan(self, cache: CacheState, whole: CacheLog, holds: Sequence[Hold], *, ceiling: int) -> TrimPlan:
         now_ms = self._node.clock.physical_ms()
         ceiling = min(ceiling, hold_ceiling(whole, holds, physical_ms=now_ms))
         return plan_retention(cache.cache_id, whole, limits_of(cache), physical_ms=now_ms, ceiling=ceiling)
@@ -248,17 +250,17 @@ class Retention:
         holds = [hold for answer in answers for hold in holds_in(answer)]
         return [log_in(answer) for answer in answers], holds, min(answer.ceiling for answer in answers)
 
-    async def _refined(self, cache: CacheState, plan: Plan) -> Plan:
+    async def _refined(self, cache: CacheState, plan: TrimPlan) -> TrimPlan:
         """Return the plan with the best cut in its window: the stored values in it are asked for."""
         assert plan.window is not None
         request = pb.RetentionSteps(cache_id=cache.cache_id, after=plan.window[0], upto=plan.top.id)
         answers = await self._ask(Message(retention_steps=request), self._told, cache)
         found = [exact_in(one.retention_steps_answer) for one in answers]
         events = sum(exact.top.events for exact in found)
-        top = Mark(request.upto, events, plan.top.nbytes)
+        top = OwnStep(request.upto, events, plan.top.nbytes)
         return refine(replace(plan, top=top), [head for exact in found for head in exact.heads])
 
-    async def _cut_all(self, cache: CacheState, plan: Plan, *, held: dict[str, int], dry_run: bool) -> pb.RunRetentionAnswer:
+    async def _cut_all(self, cache: CacheState, plan: TrimPlan, *, held: dict[str, int], dry_run: bool) -> pb.RunRetentionAnswer:
         """Have all primaries remove what the plan says, or say what that would be."""
         cut = pb.RetentionCut(cache_id=cache.cache_id, id=plan.cut.id if plan.removes else 0, dry_run=dry_run)
         cut.held.extend(pb.RetentionHeld(listener=listener, percent=percent) for listener, percent in held.items())
@@ -347,10 +349,12 @@ class Retention:
         node.reclaiming.trimmed(cache, trim_ranges(trims), removed=events_before - cache.events_kept)
 
 
-def limits_of(cache: CacheState) -> Limits:
+def limits_of(cache: CacheState) -> RetentionLimits:
     """Return what a cache's options keep."""
     options = cache.options
-    return Limits(time_ms=options.retain_time_ms, nbytes=options.retain_bytes, events=options.retain_events, nothing=not options.events)
+    return RetentionLimits(
+        time_ms=options.retain_time_ms, nbytes=options.retain_bytes, events=options.retain_events, nothing=not options.events
+    )
 
 
 def _describe(cache: CacheState, trims: list[Trim], first_ids: list[int]) -> pb.RunRetentionAnswer:
@@ -393,16 +397,16 @@ def holds_in(answer: pb.RetentionStepsAnswer) -> list[Hold]:
 
 def exact_in(answer: pb.RetentionStepsAnswer) -> Exact:
     """Return the values in a window that a primary told of."""
-    return Exact([Head(step.id, step.events, step.bytes) for step in answer.steps], _read(answer.top))
+    return Exact([StoredHead(step.id, step.events, step.bytes) for step in answer.steps], _read(answer.top))
 
 
-def _mark(head: Head) -> Mark:
-    return Mark(head.last_id, head.events, head.nbytes)
+def _mark(head: StoredHead) -> OwnStep:
+    return OwnStep(head.last_id, head.events, head.nbytes)
 
 
 def _step(step: Step) -> pb.RetentionStep:
     return pb.RetentionStep(id=step.id, events=step.events, bytes=step.nbytes)
 
 
-def _read(step: pb.RetentionStep) -> Mark:
-    return Mark(step.id, step.events, step.bytes)
+def _read(step: pb.RetentionStep) -> OwnStep:
+    return OwnStep(step.id, step.events, step.bytes)

@@ -21,16 +21,16 @@ from eventlog.errors import ClockAhead, CorruptData, EventLogError, MetadataLost
 from eventlog.ids import ID_STEP, FlakeClock
 from eventlog.limits import KEY_INDEX_BYTES_MAX
 from eventlog.node.background import aside
-from eventlog.node.cluster.metadata import Lease
+from eventlog.node.cluster.metadata import NodeLease
 from eventlog.node.copying.mending import Mending
 from eventlog.node.copying.replicate import Replicas
-from eventlog.node.copying.replicate_in import Incoming, Tally
+from eventlog.node.copying.replicate_in import IncomingAppends, Tally
 from eventlog.node.reading.answers import Reads
 from eventlog.node.state.checkpoint import Checkpoints
 from eventlog.node.state.following import Followed
 from eventlog.node.state.keys_build import build_key_table
 from eventlog.node.writing.storage import Append, StorageThread
-from eventlog.node.writing.writer import Writer
+from eventlog.node.writing.writer import NodeWriter
 from eventlog.read.watermark import LowWatermark, Promises
 from eventlog.replication import commands as asked
 from eventlog.replication.bodies import Carried, values_from
@@ -57,21 +57,21 @@ class CopyTurns(Protocol):
 class TakeOverGround(Protocol):
     """What this module needs of the node."""
 
-    incoming: Incoming
+    incoming: IncomingAppends
     store: Store
     clock: FlakeClock
     caches: Caches
     promises: Promises
     low: LowWatermark
     storage: StorageThread
-    writer: Writer
+    writer: NodeWriter
     records: ClusterRecords
     followed: Followed
     checkpoints: Checkpoints
     is_stopping: bool
     mending: Mending
     reads: Reads
-    lease: Lease
+    lease: NodeLease
 
     @property
     def copies(self) -> CopyTurns: ...

@@ -8,7 +8,7 @@ from eventlog.control.records import CacheOptions
 from eventlog.errors import BadMessage
 from eventlog.ids import ID_MAX, FlakeClock
 from eventlog.limits import FRAME_BYTES_MAX
-from eventlog.node.cluster.health import Health
+from eventlog.node.cluster.health import ClusterHealth
 from eventlog.node.cluster.leaders import Leaders
 from eventlog.node.cluster.serving import Availability
 from eventlog.node.data_check import DataCheck
@@ -32,7 +32,7 @@ class AdminHandlersGround(Protocol):
     caches: Caches
     leaders: Leaders
     availability: Availability
-    health: Health
+    health: ClusterHealth
     cache_changes: CacheChanges
     data_check: DataCheck
 

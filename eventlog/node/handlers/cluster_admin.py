@@ -15,7 +15,7 @@ from eventlog.ids import FlakeClock
 from eventlog.node.answering import check_ids
 from eventlog.node.cluster.controller import ControllerLoop
 from eventlog.node.cluster.forcing import Forcing
-from eventlog.node.cluster.health import Health
+from eventlog.node.cluster.health import ClusterHealth
 from eventlog.node.cluster.metadata import Metadata
 from eventlog.node.cluster.peers import Peers
 from eventlog.node.cluster.rebalance import SegmentReports
@@ -37,7 +37,7 @@ class ClusterAdminHandlersGround(Protocol):
     records: ClusterRecords
     controller: ControllerLoop
     segment_reports: SegmentReports
-    health: Health
+    health: ClusterHealth
     forcing: Forcing
     digests: Digests
 

@@ -7,7 +7,7 @@ from typing import Protocol
 
 import numpy as np
 
-from eventlog.batch.entries import Entry
+from eventlog.batch.entries import StoredEntry
 from eventlog.batch.one import EntryRow, encode_rows
 from eventlog.errors import BadMessage, CacheDropped, NoState, NotPrimary
 from eventlog.hashing import hash_key, route_bytes, segment_of
@@ -15,7 +15,7 @@ from eventlog.ids import EPOCH_MS
 from eventlog.limits import ANSWER_BYTES_DEFAULT
 from eventlog.node.cluster.forward import Forwarding
 from eventlog.node.cluster.primaries import Led, Primaries, time_to_ask
-from eventlog.node.state.entries import EntriesElsewhere, EntryReader, Page, PageRows, visible
+from eventlog.node.state.entries import EntriesElsewhere, EntryThread, Page, PageRows, visible
 from eventlog.node.state.freshness import Freshness
 from eventlog.replication import Replication
 from eventlog.segment.keys import entry_key
@@ -34,7 +34,7 @@ class EntriesHandlersGround(Protocol):
 
     primaries: Primaries
     caches: Caches
-    entries: EntryReader
+    entries: EntryThread
     forwarding: Forwarding
     entries_elsewhere: EntriesElsewhere
 
@@ -130,7 +130,7 @@ async def _find(node: EntriesHandlersGround, exchange: Exchange, cache: CacheSta
     return [next(mine if is_here else fetched) for is_here in here]
 
 
-def _row(key: bytes, entry: Entry | None, *, now: int, applied_id: int) -> EntryRow:
+def _row(key: bytes, entry: StoredEntry | None, *, now: int, applied_id: int) -> EntryRow:
     if entry is None:
         return EntryRow(key, b"", 0, applied_id)
     if not entry.expiry:

@@ -11,7 +11,7 @@ from eventlog.limits import CLOSE_UP_MS_MAX
 from eventlog.node.answering import see_through
 from eventlog.node.cluster.primaries import time_to_ask
 from eventlog.node.consumers.listener_lag import ListenerLag
-from eventlog.node.consumers.listeners import Known, Listeners
+from eventlog.node.consumers.listeners import KnownListener, Listeners
 from eventlog.node.consumers.near import NearReaders
 from eventlog.node.reading.answers import Reads, when_seen
 from eventlog.node.reading.closing import Closing
@@ -59,7 +59,7 @@ class _Listening:
     """The poll of a listener as it was asked, and what it goes by."""
 
     asked: Poll
-    found: Known
+    found: KnownListener
 
 
 def _poll(node: ReadingNode, exchange: Exchange, matches: CompiledFilter | None, listening: _Listening | None = None) -> None:

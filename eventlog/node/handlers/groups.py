@@ -26,14 +26,14 @@ from eventlog.groups.record import (
     new_group,
 )
 from eventlog.groups.sharing import GIVEN_BACK, VERDICTS, Settled, Wanted
-from eventlog.groups.work import TASK_ROW, Row, Task
+from eventlog.groups.work import TASK_ROW, QueuedEvent, Row
 from eventlog.ids import ID_MAX, id_before
 from eventlog.limits import DELIVERIES_MAX_DEFAULT, GROUP_METADATA_BYTES_MAX, SESSION_TIMEOUT_MS_DEFAULT, TASK_DELAY_MS_MAX, WORK_WINDOW_MAX
 from eventlog.node.cluster.primaries import time_to_ask
 from eventlog.node.consumers import coordinator_admin as admin
 from eventlog.node.consumers import coordinator_via
 from eventlog.node.consumers.coordinator import Coordinators, Running, via_of
-from eventlog.node.consumers.coordinator_admin import GroupAdmin
+from eventlog.node.consumers.coordinator_admin import CoordinatorAdmin
 from eventlog.node.consumers.coordinator_lag import GroupLag
 from eventlog.node.consumers.coordinator_via import MemberConnections
 from eventlog.node.consumers.dead_letters import name_of
@@ -61,7 +61,7 @@ class GroupsHandlersGround(Protocol):
     reads: Reads
     coordinators: Coordinators
     group_lag: GroupLag
-    group_admin: GroupAdmin
+    group_admin: CoordinatorAdmin
     member_connections: MemberConnections
 
 
@@ -239,7 +239,7 @@ async def _work(node: GroupsHandlersGround, group: str, cache_id: int) -> Work:
     return running.work
 
 
-def _table(found: list[tuple[Task, Row]]) -> bytes:
+def _table(found: list[tuple[QueuedEvent, Row]]) -> bytes:
     rows = [(task.id, row.place.next_offset - 1, row.segment, min(task.deliveries, 0xFFFF), row.place.epoch, 0) for task, row in found]
     return np.array(rows, TASK_ROW).tobytes()
 

@@ -12,7 +12,7 @@ from eventlog.node.cluster.joining import Joiners, tell
 from eventlog.node.cluster.managed import Managed
 from eventlog.node.cluster.metadata import Metadata
 from eventlog.node.cluster.peers import Peers, peer_of
-from eventlog.node.copying.replicate_in import Incoming
+from eventlog.node.copying.replicate_in import IncomingAppends
 from eventlog.node.copying.retention import Retention
 from eventlog.node.copying.trimmed_copies import TrimmedCopies
 from eventlog.state.caches import Caches
@@ -31,7 +31,7 @@ class PeersHandlersGround(Protocol):
     peers: Peers
     metadata: Metadata
     managed: Managed | None
-    incoming: Incoming
+    incoming: IncomingAppends
 
 
 def peer_hello(node: PeersHandlersGround, exchange: Exchange) -> None:

@@ -9,7 +9,7 @@ from eventlog.limits import BATCH_EVENTS_MAX, REQUEST_TIMEOUT_MS_DEFAULT, STAGE_
 from eventlog.node.cluster.forward import Forwarding
 from eventlog.node.consumers.inner import Inner
 from eventlog.node.consumers.transactions import ATTEMPT_BYTES, Transactions, check_attempts, read_attempts
-from eventlog.node.writing.writer import Writer
+from eventlog.node.writing.writer import NodeWriter
 from eventlog.routing.window import SEQUENCE_MAX
 from eventlog.state.caches import Caches, CacheState
 from eventlog.state.producers import TRANSACTIONS_FROM
@@ -29,7 +29,7 @@ class TransactionsHandlersGround(Protocol):
     clock: FlakeClock
     caches: Caches
     inner: Inner
-    writer: Writer
+    writer: NodeWriter
     forwarding: Forwarding
     transactions: Transactions
 

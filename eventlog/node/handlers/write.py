@@ -15,16 +15,16 @@ from eventlog.events import Kind
 from eventlog.limits import BATCH_EVENTS_MAX, CLEAR_PER_GROUP_MAX, GROUP_BYTES_MAX
 from eventlog.node.cluster.primaries import Led, Primaries, time_to_ask
 from eventlog.node.copying.replicate import Replicas
-from eventlog.node.state.entries import EntryReader
+from eventlog.node.state.entries import EntryThread
 from eventlog.node.writing.forward_write import FramePart, PartedWrites, WholeWrite
-from eventlog.node.writing.writer import Writer
+from eventlog.node.writing.writer import NodeWriter
 from eventlog.state.caches import Caches, CacheState
 from eventlog.transport.connection import Exchange
 from eventlog.wire.eventlog_pb2 import ClearAnswer, Message, WriteAnswer
 from eventlog.wire.eventlog_pb2 import Condition as ConditionMessage
 from eventlog.wire.kinds import error_message
 from eventlog.write.groups import Pending, WriteResult
-from eventlog.write.share import Condition
+from eventlog.write.share import KeyCondition
 
 Done = Callable[[WriteResult | EventLogError], None]  # named here, once: `write` would make it anew for every request
 
@@ -36,8 +36,8 @@ class WriteHandlersGround(Protocol):
     segments: int
     primaries: Primaries
     caches: Caches
-    entries: EntryReader
-    writer: Writer
+    entries: EntryThread
+    writer: NodeWriter
     parted_writes: PartedWrites
 
     def check_writable(self) -> None: ...
@@ -75,7 +75,7 @@ def write(node: WriteHandlersGround, exchange: Exchange) -> None:
 
 
 def _submit(
-    node: WriteHandlersGround, exchange: Exchange, frame: tuple[Table, memoryview], *, conditions: tuple[Condition, ...], done: Done
+    node: WriteHandlersGround, exchange: Exchange, frame: tuple[Table, memoryview], *, conditions: tuple[KeyCondition, ...], done: Done
 ) -> None:
     request = exchange.message.write
     node.check_writable()
@@ -103,13 +103,13 @@ def _writes_all(node: WriteHandlersGround, table: Table) -> bool:
     return bool(segments[-1] >= len(writable) or np.count_nonzero(writable[segments]) == len(segments))
 
 
-def _of_part(conditions: tuple[Condition, ...], blocks: npt.NDArray[np.int64]) -> tuple[Condition, ...]:
+def _of_part(conditions: tuple[KeyCondition, ...], blocks: npt.NDArray[np.int64]) -> tuple[KeyCondition, ...]:
     """Return the conditions of some blocks, by index among those."""
     places = {block: place for place, block in enumerate(blocks.tolist())}
     return tuple(replace(condition, block=places[condition.block]) for condition in conditions if condition.block in places)
 
 
-def _condition(condition: ConditionMessage, blocks: int) -> Condition:
+def _condition(condition: ConditionMessage, blocks: int) -> KeyCondition:
     if condition.block >= blocks:
         raise BadMessage(why=f"condition on block {condition.block} of {blocks}")
     expected = condition.WhichOneof("expected")
@@ -118,7 +118,7 @@ def _condition(condition: ConditionMessage, blocks: int) -> Condition:
     version = {"version": condition.version, "absent": 0, "present": None}[expected]
     if expected == "version" and version == 0:
         raise BadMessage(why="a version is not 0; ask for absent")
-    return Condition(block=condition.block, key=condition.key, version=version)
+    return KeyCondition(block=condition.block, key=condition.key, version=version)
 
 
 def _answer(exchange: Exchange, result: WriteResult | EventLogError) -> None:

@@ -22,7 +22,7 @@ from eventlog.node.reading.pulls import ReadContext
 from eventlog.node.reading.reader import ReaderThread
 from eventlog.read.answer import Limits
 from eventlog.read.cursor import Cursor, earliest_id
-from eventlog.read.history import Bounds, ChunkEnd, History, HistoryRead
+from eventlog.read.history import ChunkEnd, History, HistoryRead, LogBounds
 from eventlog.state.caches import CacheState
 
 log = logging.getLogger("eventlog.node")
@@ -125,7 +125,7 @@ class ColumnBuilding:
             ends=(ChunkEnd(id=span.upto, nbytes=0, events=None),),
             nbytes_max=2 * self._files.pace.log_bytes,
             is_clean=steps.is_exact(span.cache_id) and steps.at_or_below(span.cache_id, span.after).id == span.after,
-            bounds=Bounds.of(cache),
+            bounds=LogBounds.of(cache),
         )
         values, upto = self._history.load(wanted)
         rows = np.arange(len(values.counts))

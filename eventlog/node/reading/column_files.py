@@ -15,7 +15,7 @@ from pathlib import Path
 from time import perf_counter
 
 from eventlog.arrays import Ints, Mask
-from eventlog.batch.column_file import ColumnFile, Contents
+from eventlog.batch.column_file import ColumnFile, FileContents
 from eventlog.batch.join import Bytes
 from eventlog.errors import CorruptData, Unavailable
 from eventlog.limits import COLUMN_FILE_LOG_BYTES, COLUMN_FILES_BYTES_DEFAULT
@@ -58,7 +58,7 @@ class Filed:
     """A file."""
 
     span: Span
-    contents: Contents
+    contents: FileContents
     path: Path
 
 
@@ -177,7 +177,7 @@ class ColumnFiles:
                 log.warning("column_file_dropped error=%s", error)
             raise Unavailable(why="a file of columns could not be read") from error
 
-    def add(self, span: Span, contents: Contents, buffers: list[Bytes], *, clears: int) -> bool:
+    def add(self, span: Span, contents: FileContents, buffers: list[Bytes], *, clears: int) -> bool:
         """Write a file, in place of those within its span, unless all were dropped since `clears` was read; False: it is too large.
 
         Raises:

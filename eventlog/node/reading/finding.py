@@ -23,7 +23,7 @@ from eventlog.node.reading.sharing import AnswerCache, Key, Shared
 from eventlog.read.answer import NO_LIMIT, Answer, StoredValues, build_answer, values_of
 from eventlog.read.cursor import Cursor
 from eventlog.read.filtered import filter_answer
-from eventlog.read.history import Bounds, ChunkEnd, History, HistoryRead
+from eventlog.read.history import ChunkEnd, History, HistoryRead, LogBounds
 from eventlog.read.steps import StepIndex
 
 _INLINE_BYTES = 512 << 10  # joining more than this takes the loop longer than a millisecond
@@ -242,7 +242,7 @@ def plan_read(steps: StepIndex, pull: Pull, *, between: tuple[int, int], ahead: 
         ends=tuple(ends),
         nbytes_max=2 * HISTORY_READ_BYTES_MAX,
         is_clean=is_exact,
-        bounds=Bounds.of(cache),
+        bounds=LogBounds.of(cache),
         matches=pull.matches,
         only=only,
     )

@@ -70,7 +70,7 @@ async def send_state(node: StateNode, exchange: Exchange) -> bool:
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class _Reading:
+class _StateReading:
     """A state read as long as one request lasts."""
 
     node: StateNode
@@ -96,7 +96,7 @@ class _Reading:
         return answer, found
 
 
-def _begin(node: StateNode, poll: Poll, matches: CompiledFilter | None) -> _Reading:
+def _begin(node: StateNode, poll: Poll, matches: CompiledFilter | None) -> _StateReading:
     cache = node.caches.find(poll.cache_id)
     if not cache.options.events:
         raise NoEvents(cache=cache.name)
@@ -110,7 +110,7 @@ def _begin(node: StateNode, poll: Poll, matches: CompiledFilter | None) -> _Read
         bytes_max=min(poll.max_bytes or ANSWER_BYTES_DEFAULT, ANSWER_BYTES_MAX),
         any_copy=True,
     )
-    return _Reading(node=node, ask=ask, progress=_progress_of(node, poll, cache), is_continuous=poll.filter.continuous)
+    return _StateReading(node=node, ask=ask, progress=_progress_of(node, poll, cache), is_continuous=poll.filter.continuous)
 
 
 def _progress_of(node: StateNode, poll: Poll, cache: CacheState) -> StateProgress:

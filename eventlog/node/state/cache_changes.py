@@ -14,10 +14,10 @@ from eventlog.node.reclaiming import Reclaiming
 from eventlog.node.state.checkpoint import counts_range
 from eventlog.node.state.following import Followed
 from eventlog.node.writing.storage import StorageThread
-from eventlog.node.writing.writer import Writer
+from eventlog.node.writing.writer import NodeWriter
 from eventlog.read.steps import StepIndex
 from eventlog.segment.keys import cache_range, encode_end, step_range, trim_range
-from eventlog.segment.port import LogEnds, Store
+from eventlog.segment.port import Store, StoreEnds
 from eventlog.state.caches import Caches, CacheState, new_cache
 
 
@@ -30,7 +30,7 @@ class CacheChangesGround(Protocol):
     caches: Caches
     steps: StepIndex
     storage: StorageThread
-    writer: Writer
+    writer: NodeWriter
     metadata: Metadata
     followed: Followed
     reclaiming: Reclaiming
@@ -125,7 +125,7 @@ class CacheChanges:
         return cache
 
 
-def drop_cache_data(store: Store, cache_id: int, *, ends: LogEnds) -> None:
+def drop_cache_data(store: Store, cache_id: int, *, ends: StoreEnds) -> None:
     """Delete everything stored of a cache; the segments' log ends stay what they were."""
     ranges = [cache_range(segment, cache_id) for segment in range(store.segments)]
     kept = [encode_end(segment, int(ends.ids[segment]), int(ends.epochs[segment])) for segment in range(store.segments)]

@@ -14,7 +14,7 @@ from typing import Protocol
 
 import numpy as np
 
-from eventlog.batch.entries import Entry, decode_entry
+from eventlog.batch.entries import StoredEntry, decode_entry
 from eventlog.batch.one import EntryRow, decode_rows
 from eventlog.errors import CorruptData, EventLogError
 from eventlog.limits import ANSWER_BYTES_DEFAULT
@@ -59,7 +59,7 @@ class PageRows:
         self.rows = max(1, min(fitting, 4 * self.rows, _ROWS_MAX))
 
 
-class EntryReader:
+class EntryThread:
     """Reads entries in one thread of its own; what is asked during a read goes with the next."""
 
     def __init__(self, store: Store, overlay: Overlay) -> None:
@@ -114,7 +114,7 @@ class EntryReader:
                 else:
                     future.set_result(entry)
 
-    async def find(self, cache: CacheState, places: Sequence[tuple[int, bytes]], *, now: int) -> list[Entry | None]:
+    async def find(self, cache: CacheState, places: Sequence[tuple[int, bytes]], *, now: int) -> list[StoredEntry | None]:
         """Return the entry of each (segment, key), None where there is none or its lifespan is over."""
         keys = [entry_key(segment, cache.cache_id, key) for segment, key in places]
         found, missing = find_held(self._overlay, self._store, keys)
@@ -123,7 +123,7 @@ class EntryReader:
             found.update(zip(missing, stored, strict=True))
         return [visible(found[key], now=now, cache=cache) for key in keys]
 
-    async def page(self, cache: CacheState, where: Page, *, now: int) -> tuple[list[tuple[bytes, Entry]], bytes | None]:
+    async def page(self, cache: CacheState, where: Page, *, now: int) -> tuple[list[tuple[bytes, StoredEntry]], bytes | None]:
         """Return the next entries of a segment in key order, and the key to go on after, or None at the segment's end.
 
         An entry committed while pages are read is seen if its key lies ahead.
@@ -182,7 +182,7 @@ def _after_prefix(prefix: bytes) -> bytes:
     return kept[:-1] + bytes([kept[-1] + 1])
 
 
-def visible(data: bytes | None, *, now: int, cache: CacheState) -> Entry | None:
+def visible(data: bytes | None, *, now: int, cache: CacheState) -> StoredEntry | None:
     """Return the entry, or None where there is none or its lifespan is over at `now` (milliseconds since 2020; 0: look at all)."""
     if data is None:
         return None

@@ -20,12 +20,12 @@ from eventlog.errors import EventLogError
 from eventlog.events import Kind
 from eventlog.limits import EXPIRE_PER_TURN_MAX
 from eventlog.node.background import aside
-from eventlog.node.state.entries import EntryReader, PageRows
+from eventlog.node.state.entries import EntryThread, PageRows
 from eventlog.segment.keys import expiry_range, parse_state_key
 from eventlog.segment.port import Snapshot, Store
 from eventlog.state.caches import CacheState
 from eventlog.write.groups import Pending, WriteResult
-from eventlog.write.share import Condition
+from eventlog.write.share import KeyCondition
 
 _DEADLINE_BYTES = 8
 _ANSWER_S = 2.0  # an expiry that takes longer to commit holds up its own segment alone
@@ -56,7 +56,7 @@ class Expirer:
         self,
         *,
         store: Store,
-        entries: EntryReader,
+        entries: EntryThread,
         serving: npt.NDArray[np.bool_],
         submit: Callable[[Pending], None],
         delete_rows: Callable[[list[bytes]], Awaitable[None]],
@@ -155,7 +155,7 @@ class Expirer:
                 table=table,
                 blocks=blocks,
                 producer=0,
-                conditions=(Condition(block=0, key=row.key, version=version),),
+                conditions=(KeyCondition(block=0, key=row.key, version=version),),
                 previous=False,
                 internal=True,
                 done=done,

@@ -37,7 +37,7 @@ from eventlog.segment.port import Store
 from eventlog.segment.walking import read_segment
 from eventlog.state.caches import Caches, CacheState
 from eventlog.state.producers import FrameResult, ProducerTable
-from eventlog.write.apply import OneEvent, Puts, puts_of, read_few
+from eventlog.write.apply import LoneEvent, Puts, puts_of, read_few
 from eventlog.write.overlay import Overlay
 
 _READ_BYTES = 2 << 20  # applied in one step on the loop
@@ -271,7 +271,7 @@ class Followed:
                 self._put(cache_id, own, unfolded)
         self._store_steps(steps)
 
-    def _apply_few(self, few: Sequence[OneEvent]) -> None:
+    def _apply_few(self, few: Sequence[LoneEvent]) -> None:
         """As `_apply`, event by event."""
         steps: list[tuple[int, int, int, int]] = []
         puts: Puts = []

@@ -57,7 +57,7 @@ SCAN_PACE = ScanPace()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Scan:
+class StateScan:
     """What to read: up to `entries_max` entries of `segments`, in this order, the first one's after the key `after`.
 
     `pins` says as of which id the snapshot holds each. A batch ends before the entry that would bring keys and values above
@@ -88,7 +88,7 @@ class StateBatch:
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class _Rows:
+class _RowsRead:
     """Rows as they were read, and the segments they are of, whole or not."""
 
     keys: list[bytes] = field(default_factory=list)
@@ -99,7 +99,7 @@ class _Rows:
     nbytes: int = 0
 
 
-def scan(wanted: Scan) -> StateBatch:
+def scan(wanted: StateScan) -> StateBatch:
     """Return the next batch.
 
     Raises:
@@ -109,7 +109,7 @@ def scan(wanted: Scan) -> StateBatch:
     return scan_ahead(wanted, batches=1)[0]
 
 
-def scan_ahead(wanted: Scan, *, batches: int) -> list[StateBatch]:
+def scan_ahead(wanted: StateScan, *, batches: int) -> list[StateBatch]:
     """Return the next batch, and up to `batches` in all as long as those before the last have less than `ahead_bytes`.
 
     Small batches cost less so: what is read and laid out at once is cut into several. Raises as `scan` does.
@@ -127,13 +127,13 @@ def scan_ahead(wanted: Scan, *, batches: int) -> list[StateBatch]:
     return made if made[-1].cursors else made[:-1] or made
 
 
-def _has_room(wanted: Scan, made: list[StateBatch], batches: int) -> bool:
+def _has_room(wanted: StateScan, made: list[StateBatch], batches: int) -> bool:
     """Return whether more is to be read; where the last batch is full a further one is begun."""
     last = made[-1]
     return (last.entries < wanted.entries_max and last.nbytes < wanted.bytes_max) or _begin(wanted, made, batches)
 
 
-def _begin(wanted: Scan, made: list[StateBatch], batches: int) -> bool:
+def _begin(wanted: StateScan, made: list[StateBatch], batches: int) -> bool:
     """Begin a further batch if there may be one."""
     if len(made) >= batches or sum(batch.nbytes for batch in made) >= wanted.pace.ahead_bytes:
         return False
@@ -141,7 +141,7 @@ def _begin(wanted: Scan, made: list[StateBatch], batches: int) -> bool:
     return True
 
 
-def _room(wanted: Scan, made: list[StateBatch], batches: int) -> tuple[int, int]:
+def _room(wanted: StateScan, made: list[StateBatch], batches: int) -> tuple[int, int]:
     """Return how many rows and bytes to read at once: whole batches, and no more than is left of them where everything matches."""
     pace = wanted.pace
     if wanted.filter is not None:
@@ -152,10 +152,10 @@ def _room(wanted: Scan, made: list[StateBatch], batches: int) -> tuple[int, int]
     return min(pace.chunk_rows, rows), min(pace.chunk_bytes, nbytes)
 
 
-def _read(wanted: Scan, left: Sequence[int], after: bytes | None, room: tuple[int, int]) -> _Rows:
+def _read(wanted: StateScan, left: Sequence[int], after: bytes | None, room: tuple[int, int]) -> _RowsRead:
     """Read what is dealt with at once: rows up to their number or bytes."""
     rows_max, bytes_max = room
-    chunk = _Rows()
+    chunk = _RowsRead()
     for segment in left:
         lower, upper = _range(segment, wanted, after)
         after = None
@@ -171,7 +171,7 @@ def _read(wanted: Scan, left: Sequence[int], after: bytes | None, room: tuple[in
     return chunk
 
 
-def _range(segment: int, wanted: Scan, after: bytes | None) -> Range:
+def _range(segment: int, wanted: StateScan, after: bytes | None) -> Range:
     lower, upper = tag_range(segment, wanted.cache_id, TAG_ENTRY)
     if wanted.prefix:
         lower = entry_key(segment, wanted.cache_id, wanted.prefix)
@@ -182,7 +182,7 @@ def _range(segment: int, wanted: Scan, after: bytes | None) -> Range:
     return lower, upper
 
 
-def _take(wanted: Scan, chunk: _Rows, made: list[StateBatch], batches: int) -> bool:
+def _take(wanted: StateScan, chunk: _RowsRead, made: list[StateBatch], batches: int) -> bool:
     """Add what matches to the last batch as far as it fits, and to further ones; return whether the whole chunk was taken."""
     segments = np.array(chunk.segments, np.int64).repeat(chunk.counts)
     columns = state_columns(chunk.keys, chunk.values, segments=segments, prefix_bytes=_PREFIX_BYTES)
@@ -209,7 +209,7 @@ def _take(wanted: Scan, chunk: _Rows, made: list[StateBatch], batches: int) -> b
     return True
 
 
-def _fitting(wanted: Scan, ends: Ints, at: int, batch: StateBatch) -> int:
+def _fitting(wanted: StateScan, ends: Ints, at: int, batch: StateBatch) -> int:
     """Return how many entries from `at` on fit the batch; one fits an empty batch whatever its size. `ends`: bytes of all up to each."""
     before = ends.item(at - 1) if at else 0
     fitting = int(ends.searchsorted(before + wanted.bytes_max - batch.nbytes, side="right")) - at
@@ -218,14 +218,14 @@ def _fitting(wanted: Scan, ends: Ints, at: int, batch: StateBatch) -> int:
     return min(fitting, wanted.entries_max - batch.entries, len(ends) - at)
 
 
-def _add(wanted: Scan, found: StateColumns, batch: StateBatch, *, nbytes: int) -> None:
+def _add(wanted: StateScan, found: StateColumns, batch: StateBatch, *, nbytes: int) -> None:
     values = None if wanted.filter is None else wanted.filter.project(found)
     batch.parts.append(state_part(found, pins=wanted.pins, values=values, metadata=wanted.metadata))
     batch.entries += len(found)
     batch.nbytes += nbytes
 
 
-def _mark(wanted: Scan, batch: StateBatch, segments: Sequence[int], *, at: bytes | None) -> None:
+def _mark(wanted: StateScan, batch: StateBatch, segments: Sequence[int], *, at: bytes | None) -> None:
     """Note that segments were read to their ends, or the last of them up to the row `at`."""
     for segment in segments if at is None else segments[:-1]:
         batch.cursors[segment] = StateCursor(segment=segment, pin=wanted.pins[segment], finished=True)
@@ -383,7 +383,7 @@ class StateReads:
             near = [segment for segment in ask.segments if pin.id_of(segment) != NOT_HERE and self._is_near(ask, segment)]
             if not near or near[0] != ask.segments[0]:
                 raise NotPrimary(segment=ask.segments[0])
-            wanted = Scan(
+            wanted = StateScan(
                 snapshot=pin.snapshot,
                 cache_id=ask.cache.cache_id,
                 segments=near,

@@ -26,7 +26,7 @@ from eventlog.node.state.iterations import installed
 from eventlog.node.state.state_reads import StateFound
 from eventlog.node.writing.forward_write import FramePart, OwnWrites
 from eventlog.state.caches import CacheState
-from eventlog.write.share import Condition
+from eventlog.write.share import KeyCondition
 
 GROUP = "eventlog.tasks"
 _WRITE_MS = 10_000
@@ -37,7 +37,7 @@ log = logging.getLogger("eventlog.node")
 Result = Mapping[str, int | float]
 
 
-class Task(Protocol):
+class EntryTask(Protocol):
     """What a factory returns."""
 
     async def run(self, batch: "TaskBatch") -> Result | None:
@@ -45,7 +45,7 @@ class Task(Protocol):
         ...
 
 
-Factory = Callable[[Mapping[str, Any]], Task]
+Factory = Callable[[Mapping[str, Any]], EntryTask]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -98,7 +98,7 @@ class TaskBatch:
         blocks, lengths = build_blocks(columns, np.ones(count, np.int64))
         table = np.zeros(count, TABLE)
         table["segment"], table["count"], table["length"] = [self.segments[row] for row in rows], 1, lengths
-        conditions = [Condition(block=block, key=self.keys[row], version=self.versions[row]) for block, row in enumerate(rows)]
+        conditions = [KeyCondition(block=block, key=self.keys[row], version=self.versions[row]) for block, row in enumerate(rows)]
         try:
             result = await self.writes.write_blocks(
                 self.cache, FramePart(table=Table.of(table), data=memoryview(blocks)), conditions=conditions
@@ -125,7 +125,7 @@ def batch_of(node: int, writes: OwnWrites, cache: CacheState, found: StateFound)
     return TaskBatch(node=node, writes=writes, cache=cache, keys=keys, values=values, versions=versions, segments=segments)
 
 
-def make_task(name: str, parameters: Mapping[str, Any]) -> Task:
+def make_task(name: str, parameters: Mapping[str, Any]) -> EntryTask:
     """Return a task.
 
     Raises:
@@ -144,7 +144,7 @@ def make_task(name: str, parameters: Mapping[str, Any]) -> Task:
         raise InvalidArgument(why=f"task {name!r} with these parameters: {foreign(error)}") from error
 
 
-async def run_task(task: Task, name: str, batch: TaskBatch) -> bytes:
+async def run_task(task: EntryTask, name: str, batch: TaskBatch) -> bytes:
     """Run a task over some entries; return its result as JSON.
 
     Raises:
@@ -180,7 +180,7 @@ class Count:
         return {"entries": len(batch), "key_bytes": sum(map(len, batch.keys)), "value_bytes": sum(map(len, batch.values))}
 
 
-class Remove:
+class RemoveTask:
     """`remove`: removes entries, those that changed since they were read excepted. With `dry_run` it only counts them."""
 
     def __init__(self, parameters: Mapping[str, Any]) -> None:
@@ -194,4 +194,4 @@ class Remove:
         return {"removed": len(batch) if self._is_dry else await batch.remove(range(len(batch)))}
 
 
-BUILT_IN: Mapping[str, Factory] = {"count": Count, "remove": Remove}
+BUILT_IN: Mapping[str, Factory] = {"count": Count, "remove": RemoveTask}

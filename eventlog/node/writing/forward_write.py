@@ -21,14 +21,14 @@ from eventlog.node.cluster.forward import translated
 from eventlog.node.cluster.leaders import Leaders
 from eventlog.node.cluster.peers import Peers
 from eventlog.node.copying.replicate import Replicas
-from eventlog.node.writing.writer import Writer
+from eventlog.node.writing.writer import NodeWriter
 from eventlog.state.caches import CacheState
 from eventlog.transport.stream import Reply
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message, Write, WriteAnswer
 from eventlog.wire.kinds import read_error
 from eventlog.write.groups import Pending, WriteResult
-from eventlog.write.share import Condition
+from eventlog.write.share import KeyCondition
 
 Done = Callable[[WriteResult | EventLogError], None]
 
@@ -198,7 +198,7 @@ class _Merging:
 class OwnWritesGround(Protocol):
     """What this module needs of the node."""
 
-    writer: Writer
+    writer: NodeWriter
     parted_writes: PartedWrites
 
     def check_writable(self) -> None: ...
@@ -225,13 +225,13 @@ class OwnWrites:
     def __init__(self, node: OwnWritesGround) -> None:
         self._node = node
 
-    async def write(self, cache: CacheState, frame: WriteFrame, *, timeout_ms: int, conditions: Sequence[Condition] = ()) -> WriteResult:
+    async def write(self, cache: CacheState, frame: WriteFrame, *, timeout_ms: int, conditions: Sequence[KeyCondition] = ()) -> WriteResult:
         """Have the primaries of a frame's segments write it, this node or others. Raises what refused it whole."""
         table, blocks = read_table(memoryview(b"".join(frame.buffers)), len(frame.table))
         return await self.write_blocks(cache, FramePart(table=table, data=blocks), timeout_ms=timeout_ms, conditions=conditions)
 
     async def write_blocks(
-        self, cache: CacheState, part: FramePart, *, timeout_ms: int = 0, conditions: Sequence[Condition] = (), producer: int = 0
+        self, cache: CacheState, part: FramePart, *, timeout_ms: int = 0, conditions: Sequence[KeyCondition] = (), producer: int = 0
     ) -> WriteResult:
         """Do what `write` does with blocks that are ready; `conditions` name them by their place. A `producer` has numbered them."""
         done, finish = awaited()
@@ -264,7 +264,7 @@ class OwnWrites:
         return await done
 
 
-def _of_part(conditions: Sequence[Condition], part: FramePart) -> tuple[Condition, ...]:
+def _of_part(conditions: Sequence[KeyCondition], part: FramePart) -> tuple[KeyCondition, ...]:
     """Return the conditions of some of a frame's blocks, by their places in that part."""
     if part.blocks is None:
         return tuple(conditions)

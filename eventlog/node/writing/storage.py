@@ -30,7 +30,7 @@ from eventlog.errors import UNEXPECTED, DiskFull, EventLogError, StoreFenced
 from eventlog.limits import GROUP_BYTES_MAX, MIB, OVERLAY_BYTES_MAX, SYNC_BYTES_MAX
 from eventlog.node.workers import Worker
 from eventlog.segment.cutting import plan_cuts
-from eventlog.segment.port import LogEnds, Pair, Put, Store
+from eventlog.segment.port import Pair, Put, Store, StoreEnds
 
 log = logging.getLogger("eventlog.node")
 
@@ -94,7 +94,7 @@ class StorageThread:
         self,
         store: Store,
         *,
-        ends: LogEnds,
+        ends: StoreEnds,
         on_fenced: Callable[[StoreFenced], None],
         worker: Worker[_Job],
         times: StorageTimes = STORAGE_TIMES,
@@ -102,7 +102,7 @@ class StorageThread:
         self._store = store
         self._worker = worker
         self._times = times
-        self._ends = LogEnds(ids=ends.ids.copy(), epochs=ends.epochs.copy())
+        self._ends = StoreEnds(ids=ends.ids.copy(), epochs=ends.epochs.copy())
         self._ends_due = 0.0  # when they are to be written, 0 where they were since they changed
         self._taken: list[_Job] = []  # before their turn
         self._spaceless: list[_Job] = []  # changes of the state that wait for space, in their order
@@ -140,11 +140,11 @@ class StorageThread:
         return self.run(partial(self._cut, cuts), is_vital=True, is_barrier=True)
 
     @property
-    def ends(self) -> LogEnds:
+    def ends(self) -> StoreEnds:
         """Return where the logs end on disk. For jobs in the thread alone."""
         return self._ends
 
-    def forget(self, segments: Sequence[int], *, delete: Callable[[LogEnds], None]) -> "asyncio.Future[None]":
+    def forget(self, segments: Sequence[int], *, delete: Callable[[StoreEnds], None]) -> "asyncio.Future[None]":
         """Empty the logs of `segments`: `delete` is called with the ends to be written before anything is deleted."""
         return self.run(partial(self._forget, segments, delete), is_vital=True, is_barrier=True)
 
@@ -307,7 +307,7 @@ class StorageThread:
         self._store.drop(plan.log_ranges, [], plan.meta_ranges, meta=plan.meta, ends=self._ends)
         return plan.ends
 
-    def _forget(self, segments: Sequence[int], delete: Callable[[LogEnds], None]) -> None:
+    def _forget(self, segments: Sequence[int], delete: Callable[[StoreEnds], None]) -> None:
         self._ends.ids[list(segments)] = 0
         self._ends.epochs[list(segments)] = 0
         delete(self._ends)

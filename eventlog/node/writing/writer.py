@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from eventlog.arrays import Ints
-from eventlog.batch.check import Bounds
+from eventlog.batch.check import BlockLimits
 from eventlog.batch.stored import ids_needed, make_values
 from eventlog.errors import ClockAhead, EventLogError, MetadataUnavailable, NotEnoughReplicas, NotPrimary, OutcomeUnknown
 from eventlog.ids import EPOCH_MS, ID_STEP, FlakeClock
@@ -32,7 +32,7 @@ from eventlog.read.answer import CacheValues, CommittedGroup
 from eventlog.replication.bodies import group_values
 from eventlog.segment.keys import encode_step, log_key, log_keys
 from eventlog.segment.port import Pair, Store
-from eventlog.write.apply import Change, changes_of
+from eventlog.write.apply import StateChange, changes_of
 from eventlog.write.drafts import Draft, Drafter, check_frame, refuse, refuse_share
 from eventlog.write.few import Few, few_of
 from eventlog.write.groups import CachePart, Pending, Queue, WriteResult, answer_frames, record_producers
@@ -41,7 +41,7 @@ from eventlog.write.overlay import Overlay
 _WAIT_MS = 20
 _GROUPS_A_TURN_MAX = 8  # the rest waits for these to be on disk; a turn must not hold the loop for long
 _EVENTS_WORTH_OVERLAP = 256  # fewer are settled after the sync: the storage thread would wait for the GIL before it could begin
-__all__ = ["Pending", "WriteResult", "Writer", "WriterHooks"]
+__all__ = ["NodeWriter", "Pending", "WriteResult", "WriterHooks"]
 Steps = Callable[[int, int, int, int], list[tuple[int, int, int, int]]]
 """Indexes a group by id: takes and returns rows of (cache, last id, events, bytes), returns those to keep."""
 
@@ -62,11 +62,11 @@ class _Group:
 
     parts: list[CachePart]
     flight: Flight
-    changes: list[Change] = field(default_factory=list)
+    changes: list[StateChange] = field(default_factory=list)
     few: Few | None = None
 
 
-class Writer:
+class NodeWriter:
     """Takes frames in with `submit`. Owns the overlay's layers and the queue."""
 
     def __init__(
@@ -77,7 +77,7 @@ class Writer:
         replicas: Replicas,
         clock: FlakeClock,
         overlay: Overlay,
-        bounds: Bounds,
+        bounds: BlockLimits,
         hooks: WriterHooks,
         wait_ms_max: int = REQUEST_TIMEOUT_MS_DEFAULT,
     ) -> None:
@@ -433,7 +433,7 @@ class Writer:
         self.events += len(few.lones)
         self._hooks.visible(CommittedGroup(first_id=few.lones[0].id, last_id=few.lones[-1].id, caches=(few.seen(),)))
 
-    def _settle(self, parts: list[CachePart], changes: list[Change]) -> None:
+    def _settle(self, parts: list[CachePart], changes: list[StateChange]) -> None:
         """Make a committed group visible, and remember what repeated frames are answered with."""
         caches = []
         for part, change in zip(parts, changes, strict=True):
@@ -459,7 +459,7 @@ class Writer:
         self._hooks.visible(CommittedGroup(first_id=first_id, last_id=last_id, caches=tuple(caches)))
         self._apply([change for change in changes if change.layer])
 
-    def _apply(self, changes: list[Change]) -> None:
+    def _apply(self, changes: list[StateChange]) -> None:
         """Hand committed entries to the storage thread; their layers go when the store holds them."""
         puts: list[tuple[bytes, bytes | None]] = []
         for change in changes:

@@ -28,7 +28,7 @@ from xxhash import xxh3_64_intdigest
 from eventlog.checksum import crc32c
 from eventlog.errors import CorruptData, LostDisk, UnsupportedFormat
 from eventlog.segment import keys
-from eventlog.segment.port import LogEnds, Pair, Range
+from eventlog.segment.port import Pair, Range, StoreEnds
 
 FORMAT = 2
 _MAGIC = b"ends"
@@ -38,7 +38,7 @@ _HEAD_BYTES = {1: _HEAD.size, 2: _HEAD.size + _COUNTS.size}
 _SLOT_ALIGN = 4096  # the slots share no block of the disk
 
 
-class Reached(NamedTuple):
+class DurableCounts(NamedTuple):
     """How often the meta rows were changed, and the state was flushed, when that was last known to be durable."""
 
     rows: int = 0
@@ -50,7 +50,7 @@ def slot_bytes(segments: int, *, form: int = FORMAT) -> int:
     return -(-(_HEAD_BYTES[form] + 12 * segments + 4) // _SLOT_ALIGN) * _SLOT_ALIGN
 
 
-def encode_slot(ends: LogEnds, *, token: int, reached: Reached, form: int = FORMAT) -> bytes:
+def encode_slot(ends: StoreEnds, *, token: int, reached: DurableCounts, form: int = FORMAT) -> bytes:
     """Return one slot; a later format than ours is only said to be one."""
     body = b"".join(
         (
@@ -63,7 +63,7 @@ def encode_slot(ends: LogEnds, *, token: int, reached: Reached, form: int = FORM
     return body + int(crc32c(body)).to_bytes(4, "little")
 
 
-def decode_slot(data: bytes, *, segments: int, token: int, where: str) -> tuple[LogEnds, Reached]:
+def decode_slot(data: bytes, *, segments: int, token: int, where: str) -> tuple[StoreEnds, DurableCounts]:
     """Return what a slot says.
 
     Raises:
@@ -83,8 +83,8 @@ def decode_slot(data: bytes, *, segments: int, token: int, where: str) -> tuple[
         raise CorruptData(where=where, why="it was written for another data directory")
     ids = np.frombuffer(data, "<i8", segments, head_bytes).astype(np.int64)
     epochs = np.frombuffer(data, "<u4", segments, head_bytes + 8 * segments).astype(np.uint32)
-    reached = Reached(*_COUNTS.unpack_from(data, _HEAD.size)) if form > 1 else Reached()
-    return LogEnds(ids=ids, epochs=epochs, generation=generation), reached
+    reached = DurableCounts(*_COUNTS.unpack_from(data, _HEAD.size)) if form > 1 else DurableCounts()
+    return StoreEnds(ids=ids, epochs=epochs, generation=generation), reached
 
 
 class EndsFile:
@@ -92,14 +92,14 @@ class EndsFile:
 
     __slots__ = ("_generation", "_handle", "_slot_bytes", "_token", "reached")
 
-    def __init__(self, handle: int, *, segments: int, token: int, generation: int, reached: Reached) -> None:
+    def __init__(self, handle: int, *, segments: int, token: int, generation: int, reached: DurableCounts) -> None:
         self.reached = reached
         self._handle = handle
         self._slot_bytes = slot_bytes(segments)
         self._token = token
         self._generation = generation
 
-    def write(self, ends: LogEnds, reached: Reached) -> None:
+    def write(self, ends: StoreEnds, reached: DurableCounts) -> None:
         """Put both into the slot that holds the older copy; not synced.
 
         Raises:
@@ -111,7 +111,7 @@ class EndsFile:
         if done != len(data):
             raise OSError(f"{done} of {len(data)} bytes of the log ends were written")
 
-    def write_both(self, ends: LogEnds, reached: Reached) -> None:
+    def write_both(self, ends: StoreEnds, reached: DurableCounts) -> None:
         """Put both into both slots and sync: afterwards nothing says that the log was longer.
 
         Raises:
@@ -130,14 +130,14 @@ class EndsFile:
 def create_ends(path: Path, *, segments: int, token: int) -> None:
     """Make the side file of an empty store."""
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)
-    file = EndsFile(handle, segments=segments, token=token, generation=0, reached=Reached())
+    file = EndsFile(handle, segments=segments, token=token, generation=0, reached=DurableCounts())
     try:
-        file.write_both(LogEnds.empty(segments), Reached())
+        file.write_both(StoreEnds.empty(segments), DurableCounts())
     finally:
         file.close()
 
 
-def open_ends(path: Path, *, segments: int, token: int) -> tuple[EndsFile, LogEnds]:
+def open_ends(path: Path, *, segments: int, token: int) -> tuple[EndsFile, StoreEnds]:
     """Return the open file and the newest ends in it.
 
     Raises:
@@ -149,7 +149,7 @@ def open_ends(path: Path, *, segments: int, token: int) -> tuple[EndsFile, LogEn
     except FileNotFoundError:
         raise LostDisk(where=str(path), why="the log ends are missing") from None
     data = os.pread(handle, 2 * slot_bytes(segments), 0)
-    slots: list[tuple[LogEnds, Reached]] = []
+    slots: list[tuple[StoreEnds, DurableCounts]] = []
     why: list[str] = []
     for at in sorted({0, *(slot_bytes(segments, form=form) for form in _HEAD_BYTES)}):  # the second slot lies where its format has it
         own = data[at : at + slot_bytes(segments)]

@@ -19,7 +19,7 @@ from typing import cast
 from rocksdict import Rdict, RdictIter, ReadOptions
 
 from eventlog.errors import ClientClosed
-from eventlog.segment.port import Pair, Range, Rows
+from eventlog.segment.port import Pair, Range, StoredRows
 from eventlog.segment.rocks.failing import Judge, calling
 
 _Keys = list[str | int | float | bytes | bool]  # what the stub wants; a list is invariant
@@ -140,7 +140,7 @@ class RocksSnapshot:
         self._judge = judge
         self._lock = threading.Lock()
 
-    def read(self, lower: bytes, upper: bytes, *, rows_max: int, bytes_max: int) -> Rows:
+    def read(self, lower: bytes, upper: bytes, *, rows_max: int, bytes_max: int) -> StoredRows:
         with self._lock:
             iterator = self._iterator
             if iterator is None:
@@ -158,7 +158,7 @@ class RocksSnapshot:
             assert self._iterator is None, "close() comes first"
 
 
-def _read(iterator: RdictIter, span: tuple[bytes, bytes], rows_max: int, bytes_max: int) -> Rows:
+def _read(iterator: RdictIter, span: tuple[bytes, bytes], rows_max: int, bytes_max: int) -> StoredRows:
     lower, upper = span
     keys: list[bytes] = []
     values: list[bytes] = []
@@ -170,7 +170,7 @@ def _read(iterator: RdictIter, span: tuple[bytes, bytes], rows_max: int, bytes_m
         if key is None or key >= upper:
             break
         if taken >= bytes_max:
-            return Rows(keys, values, is_end=False, nbytes=taken)
+            return StoredRows(keys, values, is_end=False, nbytes=taken)
         value = value_of()
         add_key(key)
         add_value(value)
@@ -180,4 +180,4 @@ def _read(iterator: RdictIter, span: tuple[bytes, bytes], rows_max: int, bytes_m
         key = key_of()
     if key is None:
         iterator.status()
-    return Rows(keys, values, is_end=key is None or key >= upper, nbytes=taken)
+    return StoredRows(keys, values, is_end=key is None or key >= upper, nbytes=taken)

@@ -38,8 +38,8 @@ from eventlog.errors import (
 )
 from eventlog.segment import keys
 from eventlog.segment.directory import Directory, Label, check_owner, decode_label, describe
-from eventlog.segment.port import Identity, LogEnds, Pair, Range, Snapshot, StoreOptions
-from eventlog.segment.rocks.ends import SUM_KEY, EndsFile, Reached, RowSum, changed, create_ends, decode_sum, open_ends, total_of
+from eventlog.segment.port import Identity, Pair, Range, Snapshot, StoreEnds, StoreOptions
+from eventlog.segment.rocks.ends import SUM_KEY, DurableCounts, EndsFile, RowSum, changed, create_ends, decode_sum, open_ends, total_of
 from eventlog.segment.rocks.failing import NO_SPACE, STALL, Judge, calling, closing_error, compacting_error, is_damage, reading_error
 from eventlog.segment.rocks.opening import Database, close_database, create_database, open_database
 from eventlog.segment.rocks.reading import RocksSnapshot, get_values, last_pair, peek_values, read_pairs, read_values
@@ -75,7 +75,7 @@ class RocksStore:
         self._settling = Settling(directory.settled_file, directory.database, segments=label.segments, token=label.token)
         self._failure: str | None = None
         self._snapshots: WeakSet[RocksSnapshot] = WeakSet()
-        self.ends = LogEnds.empty(label.segments)
+        self.ends = StoreEnds.empty(label.segments)
         self.settled = np.zeros(label.segments, np.int64)
         self.stopped_cleanly = False
         self.unreadable = ""
@@ -105,20 +105,20 @@ class RocksStore:
         self._write(build, self._journalled)
         self._rows = rows
 
-    def sync(self, ends: LogEnds | None = None) -> None:
+    def sync(self, ends: StoreEnds | None = None) -> None:
         if ends is not None:
             self._check_ends(ends)
         self._sync_journal()
         if ends is not None:
             self.write_ends(ends)
 
-    def write_ends(self, ends: LogEnds) -> None:
+    def write_ends(self, ends: StoreEnds) -> None:
         self._check_ends(ends)
         self._writable()
         self._calling(lambda: self._ends_file.write(ends, self._reached))
         self._settling.reach(ends.ids)
 
-    def settle(self, ends: LogEnds | None = None) -> None:
+    def settle(self, ends: StoreEnds | None = None) -> None:
         self._open()
         with suppress(OSError):  # what was noted before only makes the next opening look through more
             if ends is None:
@@ -168,7 +168,7 @@ class RocksStore:
         meta_ranges: Sequence[Range],
         *,
         meta: Sequence[Pair] = (),
-        ends: LogEnds | None = None,
+        ends: StoreEnds | None = None,
     ) -> None:
         if ends is not None:
             self._check_ends(ends)
@@ -310,8 +310,8 @@ class RocksStore:
             wait = min(2 * wait, _STALL_WAIT_MAX)
 
     @property
-    def _reached(self) -> Reached:
-        return Reached(self._rows_synced, self._flush)
+    def _reached(self) -> DurableCounts:
+        return DurableCounts(self._rows_synced, self._flush)
 
     def _changed(self, meta: Sequence[Pair], ranges: Sequence[Range] = ()) -> RowSum:
         """Return the sum of the meta rows after a change that is not made yet."""
@@ -328,7 +328,7 @@ class RocksStore:
         """Return what a writing call returns; where it fails for anything but space, fence the store."""
         return calling(call, self._judge)
 
-    def _check_ends(self, ends: LogEnds) -> None:
+    def _check_ends(self, ends: StoreEnds) -> None:
         if len(ends.ids) != self.segments or len(ends.epochs) != self.segments:
             raise Misuse(why=f"ends of {len(ends.ids)} segments, the store has {self.segments}")
 
@@ -438,7 +438,7 @@ def _read_settled(directory: Directory, label: Label, options: StoreOptions) -> 
     return np.zeros(label.segments, np.int64)
 
 
-def _check_families(database: Database, reached: Reached, options: StoreOptions, *, where: str) -> RowSum:
+def _check_families(database: Database, reached: DurableCounts, options: StoreOptions, *, where: str) -> RowSum:
     """Return the sum of the meta rows as they are; refuse rows that were lost or are older than they were, and an older state."""
     rows = read_pairs(database.meta, keys.EVERY_ROW, limit=None, judge=reading_error(f"meta in {where}"))
     found = next((decode_sum(value, where=f"meta in {where}") for key, value in rows if key == SUM_KEY), RowSum(0, total_of(rows)))

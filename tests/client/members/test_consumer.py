@@ -6,7 +6,7 @@ import pytest
 
 from eventlog.client.members import consumer as members
 from eventlog.client.members.consumer import Consumer
-from eventlog.client.members.lanes import Fetched
+from eventlog.client.members.lanes import LaneAnswer
 from eventlog.groups.record import Place
 from tests.client.fake_node import FakeNode
 from tests.process.client_ends import client_of, run
@@ -55,7 +55,7 @@ def test_who_stood_still_past_its_session_hands_out_nothing_more() -> None:
     async def main() -> None:
         async with client_of(FakeNode()) as client:
             consumer = await member_of(client, segments={0: at(10)})
-            fetched = Fetched(segments=frozenset({0}), batches=[], after={})
+            fetched = LaneAnswer(segments=frozenset({0}), batches=[], after={})
             assert consumer.may_hand(fetched)
             consumer._member._expires_at = consumer._member._now()
             assert not consumer.may_hand(fetched)

@@ -2,7 +2,7 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from eventlog.client.members.progress import Progress, ends_of, places_of, position_of
+from eventlog.client.members.progress import MemberProgress, ends_of, places_of, position_of
 from eventlog.events import Event
 from eventlog.groups.record import Place
 
@@ -17,7 +17,7 @@ def batch(*rows):
 
 
 def progress(*segments):
-    found = Progress()
+    found = MemberProgress()
     found.begin({segment: Place(id=0) for segment in segments})
     return found
 

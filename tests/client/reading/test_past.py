@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from eventlog.client.reading.past import Change, Was, id_at, replaced
+from eventlog.client.reading.past import PastChange, Was, id_at, replaced
 from eventlog.errors import InvalidArgument
 from eventlog.events import Kind
 from eventlog.ids import id_before, make_id
@@ -16,8 +16,8 @@ AT = make_id(NOON_MS, 0, 1)
 LATER_MS = 2 * CLOCK_AHEAD_MS_MAX + 1
 
 
-def change(kind: Kind, *, after_ms: int = LATER_MS, before: bytes | None = b"1") -> Change:
-    return Change(id=make_id(NOON_MS + after_ms, 0, 1), kind=kind, value=b"2", before=before, expiry=0)
+def change(kind: Kind, *, after_ms: int = LATER_MS, before: bytes | None = b"1") -> PastChange:
+    return PastChange(id=make_id(NOON_MS + after_ms, 0, 1), kind=kind, value=b"2", before=before, expiry=0)
 
 
 def test_a_moment_is_its_last_id_and_an_id_is_itself() -> None:

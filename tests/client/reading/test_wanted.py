@@ -8,8 +8,8 @@ import pytest
 
 from eventlog.client.reading.following import say_held
 from eventlog.client.reading.wanted import (
+    PollWanted,
     Reading,
-    Wanted,
     checked_stalled,
     checked_tail,
     checked_trimmed,
@@ -171,12 +171,12 @@ def test_segments_of_any_kind_of_whole_number_rise_each_once() -> None:
 @pytest.mark.parametrize("given", [{"listener": ""}, {"poll_interval_ms": 0}, {"filter": ""}, {"where": ""}, {"position": ""}])
 def test_nothing_is_not_taken_for_everything(given: dict[str, Any]) -> None:
     with pytest.raises(InvalidArgument):
-        Wanted(**given).reading(None, max_bytes=0)
+        PollWanted(**given).reading(None, max_bytes=0)
 
 
 def test_a_listener_goes_on_where_it_has_acknowledged_unless_a_beginning_is_given() -> None:
-    assert Wanted(listener="a").reading(None, max_bytes=0)[1].goes_on
-    assert not Wanted(listener="a").reading(0, max_bytes=0)[1].goes_on
+    assert PollWanted(listener="a").reading(None, max_bytes=0)[1].goes_on
+    assert not PollWanted(listener="a").reading(0, max_bytes=0)[1].goes_on
 
 
 @pytest.mark.parametrize("tail", [0, -1, 1 << 63, 1.5, "3"])
@@ -191,6 +191,6 @@ def test_a_tail_is_a_number_above_0(tail: Any) -> None:
 )
 def test_the_last_events_begin_and_end_nowhere_else(name: str, given: Any) -> None:
     with pytest.raises(InvalidArgument, match=f"leave {name} out"):
-        Wanted(tail=3, **{name: given}).reading(None, max_bytes=0)
+        PollWanted(tail=3, **{name: given}).reading(None, max_bytes=0)
     with pytest.raises(InvalidArgument, match="leave from_id out"):
-        Wanted(tail=3).reading(0, max_bytes=0)
+        PollWanted(tail=3).reading(0, max_bytes=0)

@@ -6,16 +6,16 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from eventlog.client.writing.backlog import Backlog
-from eventlog.client.writing.changes import Call, Changes
+from eventlog.client.writing.changes import Changes, WriteCall
 from eventlog.errors import ClientClosed, TimedOut
 
 LATER = 1e9
 
 
-def call(size: int = 10, *, cache: int = 1, previous: bool = False) -> Call:
+def call(size: int = 10, *, cache: int = 1, previous: bool = False) -> WriteCall:
     changes = Changes(cache_id=cache, by_prefix=False, keys=[b""], values=[bytes(size - 24)], wants_previous=previous)
     assert changes.nbytes == size
-    return Call(changes, timeout_ms=1_000, is_many=False)
+    return WriteCall(changes, timeout_ms=1_000, is_many=False)
 
 
 def on_loop(test: Callable[[], Awaitable[None]]) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from eventlog.batch.marks import ABSENT
 from eventlog.client.values import Removed, Stored, StoredMany
-from eventlog.client.writing.changes import Call, Changes, Ledger, kinds_of
+from eventlog.client.writing.changes import Changes, Ledger, WriteCall, kinds_of
 from eventlog.client.writing.singles import Condition
 from eventlog.errors import DiskFull, OutcomeUnknown, PartlyWritten
 
@@ -29,8 +29,8 @@ def on_loop(test: Callable[[], None]) -> None:
     asyncio.run(main())
 
 
-def call(count: int, *, is_many: bool = True) -> Call:
-    return Call(changes(count), timeout_ms=1_000, is_many=is_many)
+def call(count: int, *, is_many: bool = True) -> WriteCall:
+    return WriteCall(changes(count), timeout_ms=1_000, is_many=is_many)
 
 
 def accept(ledger: Ledger, items: list[int], *, first_id: int = 100) -> None:
@@ -95,7 +95,7 @@ def test_a_call_is_told_and_gives_its_bytes_back_as_soon_as_it_is_decided_itself
     def test() -> None:
         calls = [call(2), call(1)]
         ledger = Ledger(calls)
-        given: list[Call] = []
+        given: list[WriteCall] = []
         ledger.on_close = given.append
         accept(ledger, [0])
         assert given == []

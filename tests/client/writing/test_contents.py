@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eventlog.batch.build import read_table
-from eventlog.batch.check import Bounds, check_blocks
+from eventlog.batch.check import BlockLimits, check_blocks
 from eventlog.batch.marks import REFUSED
 from eventlog.batch.views import decode_block
-from eventlog.client.writing.changes import Call, Changes
+from eventlog.client.writing.changes import Changes, WriteCall
 from eventlog.client.writing.contents import pack, read_answer, rest_of, split_by_call
 from eventlog.client.writing.singles import Condition
 from eventlog.errors import BadMessage, KeyExists, VersionMismatch
@@ -21,12 +21,12 @@ from eventlog.routing.routes import Routes
 from eventlog.wire.eventlog_pb2 import WriteAnswer
 
 ROUTES = Routes(segments=8)
-BOUNDS = Bounds(key_bytes=100, value_bytes=100, header_bytes=100)
+BOUNDS = BlockLimits(key_bytes=100, value_bytes=100, header_bytes=100)
 
 
-def calls_of(*parts: Changes, is_many: bool = True) -> list[Call]:
-    async def make() -> list[Call]:
-        return [Call(part, timeout_ms=1_000, is_many=is_many) for part in parts]
+def calls_of(*parts: Changes, is_many: bool = True) -> list[WriteCall]:
+    async def make() -> list[WriteCall]:
+        return [WriteCall(part, timeout_ms=1_000, is_many=is_many) for part in parts]
 
     return asyncio.run(make())
 

@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 from eventlog.client.writing.contents import rest_of
-from eventlog.client.writing.lane import Lane, Shared
+from eventlog.client.writing.lane import Lane, LaneShared
 from eventlog.routing.lanes import Lanes, lane_apart
 from eventlog.routing.window import Numbering
 from tests import loops
@@ -16,7 +16,7 @@ def lane_of_its_own() -> Lane:
     """Return the lane of a segment that is set apart, with nothing to send."""
     nobody: Any = None
     connection: Any = object()
-    shared = Shared(
+    shared = LaneShared(
         nodes=nobody,
         options=nobody,
         lanes=Lanes(Numbering(8), split=rest_of),

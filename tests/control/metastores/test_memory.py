@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from eventlog.control.metastore import MetaStore
-from eventlog.control.metastores.memory import MemoryStore
+from eventlog.control.metastores.memory import MemoryMetaStore
 from eventlog.testing.clocks import ManualClock
 from eventlog.testing.metastore_contract import REVISIONS_KEPT, MetaStoreContract
 
@@ -14,7 +14,7 @@ class TestMemoryStore(MetaStoreContract):
         self.store = None
 
     async def open_store(self, path: Path) -> MetaStore:
-        self.store = self.store or MemoryStore(now_ms=self.clock.monotonic_ms, revisions_kept=REVISIONS_KEPT)
+        self.store = self.store or MemoryMetaStore(now_ms=self.clock.monotonic_ms, revisions_kept=REVISIONS_KEPT)
         return self.store
 
     async def pass_time(self, ms: int) -> None:

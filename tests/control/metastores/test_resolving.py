@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from eventlog.control.metastore import OPERATIONS_MAX
-from eventlog.control.metastores.memory import MemoryStore
+from eventlog.control.metastores.memory import MemoryMetaStore
 from eventlog.control.metastores.resolving import ResolvingStore, RetryOptions
 from eventlog.errors import InvalidArgument, MetadataLost, MetadataUnavailable
 from eventlog.testing.clocks import SeededEntropy
@@ -30,7 +30,7 @@ class Flaky(UnsureStore):
 
 def test_one_operation_less_than_the_store_takes_is_taken():
     async def story():
-        store = resolving(MemoryStore())
+        store = resolving(MemoryMetaStore())
         most = {f"k{number}": b"" for number in range(OPERATIONS_MAX - 1)}
         await store.commit(dict.fromkeys(most, 0), puts=most)
         with pytest.raises(InvalidArgument):
@@ -45,7 +45,7 @@ def test_one_operation_less_than_the_store_takes_is_taken():
 
 def test_an_outcome_is_found_out_though_reads_fail_for_a_while():
     async def story():
-        memory = MemoryStore()
+        memory = MemoryMetaStore()
         flaky = Flaky(memory, [])
         store = resolving(flaky)
         await store.commit({}, puts={"other": b""})
@@ -58,7 +58,7 @@ def test_an_outcome_is_found_out_though_reads_fail_for_a_while():
 
 def test_an_outcome_that_reads_cannot_tell_is_unknown():
     async def story():
-        flaky = Flaky(MemoryStore(), [])
+        flaky = Flaky(MemoryMetaStore(), [])
         store = resolving(flaky, attempts=3)
         await store.commit({}, puts={"other": b""})
         flaky.faults, flaky.reads_to_fail = ["after"], 100
@@ -71,7 +71,7 @@ def test_an_outcome_that_reads_cannot_tell_is_unknown():
 
 def test_a_store_that_surely_did_nothing_is_not_asked_again():
     async def story():
-        memory = MemoryStore()
+        memory = MemoryMetaStore()
         store = resolving(memory)
         await memory.close()
         with pytest.raises(MetadataUnavailable) as caught:
@@ -89,7 +89,7 @@ def test_after_a_cancelled_commit_the_next_one_finds_its_way():
             return revision
 
     async def story():
-        memory = MemoryStore()
+        memory = MemoryMetaStore()
         store = resolving(Slow(memory, []))
         cancelled = asyncio.ensure_future(store.commit({}, puts={"k": b"1"}))
         await asyncio.sleep(0)
@@ -103,7 +103,7 @@ def test_after_a_cancelled_commit_the_next_one_finds_its_way():
 
 def test_commits_of_many_tasks_go_one_at_a_time():
     async def story():
-        store = resolving(MemoryStore())
+        store = resolving(MemoryMetaStore())
         revisions = await asyncio.gather(*(store.commit({}, puts={f"k{number}": b""}) for number in range(20)))
         assert sorted(revisions) == list(range(1, 21))
 
@@ -112,11 +112,11 @@ def test_commits_of_many_tasks_go_one_at_a_time():
 
 def test_a_store_that_was_emptied_or_put_back_is_not_taken_for_what_it_was():
     async def story():
-        store = UnsureStore(MemoryStore(), [])
+        store = UnsureStore(MemoryMetaStore(), [])
         resolved = resolving(store)
         before = await resolved.commit({}, puts={"k": b"1"})
         assert (await resolved.list("")).revision == before
-        store.store = MemoryStore()
+        store.store = MemoryMetaStore()
         with pytest.raises(MetadataLost, match="at revision 0 and was at 1 before"):
             await resolved.list("")
         for _ in range(before):
@@ -128,7 +128,7 @@ def test_a_store_that_was_emptied_or_put_back_is_not_taken_for_what_it_was():
 
 def test_all_else_is_passed_on():
     async def story():
-        memory = MemoryStore()
+        memory = MemoryMetaStore()
         store = resolving(memory)
         lease = await store.lease(5)
         await store.commit({}, puts={"k": b"1"}, lease=lease.number)

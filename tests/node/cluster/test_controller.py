@@ -7,7 +7,7 @@ from contextlib import aclosing
 import msgspec
 
 from eventlog.control.controller import ControllerOptions
-from eventlog.control.metastores.memory import MemoryStore
+from eventlog.control.metastores.memory import MemoryMetaStore
 from eventlog.control.records import CONTROLLER_KEY, NODE_PREFIX, ControllerRecord, decode, encode, segment_key
 from eventlog.control.view import ClusterView
 from eventlog.node.cluster.controller import ControllerLoop, ControllerParts
@@ -270,7 +270,7 @@ def test_a_restarted_controller_takes_its_own_key_over():
     tell(story)
 
 
-class Listed(MemoryStore):
+class Listed(MemoryMetaStore):
     """Notes what is listed."""
 
     def __init__(self):

@@ -7,7 +7,7 @@ from itertools import pairwise
 import msgspec
 
 from eventlog.clock import SystemEntropy
-from eventlog.control.metastores.memory import MemoryStore
+from eventlog.control.metastores.memory import MemoryMetaStore
 from eventlog.control.metastores.resolving import ResolvingStore
 from eventlog.control.records import encode, node_key, segment_key
 from eventlog.control.view import PREFIXES, read_view
@@ -21,7 +21,7 @@ from tests.control.worlds import node, segment, view
 class World:
     """A node's metadata over a store in memory; what it does stands in `seen`, in order."""
 
-    def __init__(self, store: MemoryStore) -> None:
+    def __init__(self, store: MemoryMetaStore) -> None:
         self.store = store
         self.seen: list[object] = []
         self.fails = 0
@@ -52,7 +52,7 @@ async def committed(world, puts):
 
 def with_world(act, store=None):
     async def run():
-        world = World(store or MemoryStore())
+        world = World(store or MemoryMetaStore())
         await world.store.commit({}, puts={node_key(7): encode(node(7))})
         sources = Sources(read=world.read, follow_caches=world.follow_caches, look=world.look)
         world.metadata = Metadata(world.store, view=await world.read(), sources=sources, peers=world.peers, again_ms=1)
@@ -133,7 +133,7 @@ def test_a_view_is_listed_again_when_revisions_were_forgotten():
         assert "read" in world.seen
         assert world.metadata.view.segments[1].record.epoch == 11
 
-    with_world(act, MemoryStore(revisions_kept=2))
+    with_world(act, MemoryMetaStore(revisions_kept=2))
 
 
 def test_a_store_that_was_emptied_leaves_what_was_known():
@@ -150,7 +150,7 @@ def test_a_store_that_was_emptied_leaves_what_was_known():
 
 
 def test_a_store_that_is_away_is_asked_again():
-    store = MemoryStore()
+    store = MemoryMetaStore()
 
     async def act(world):
         world.fails = 3

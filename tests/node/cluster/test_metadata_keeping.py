@@ -4,9 +4,9 @@ import asyncio
 import contextlib
 from collections import Counter
 
-from eventlog.control.metastores.memory import MemoryStore
+from eventlog.control.metastores.memory import MemoryMetaStore
 from eventlog.control.rebuilding import decode_kept
-from eventlog.control.records import IDENTITY_KEY, Identity, encode
+from eventlog.control.records import IDENTITY_KEY, ClusterIdentity, encode
 from eventlog.node.cluster.metadata import KEEPING_TIMES, KeepingTimes, keep_records
 from eventlog.node.home import RECORDS, Home
 from tests.loops import until
@@ -28,8 +28,8 @@ async def kept_revision(path):
 @contextlib.asynccontextmanager
 async def keeping_a_store(path, *, tell=True, times=KEEPING_TIMES):
     """Give a store with a cluster that is kept, where its changes are told, and how often that failed."""
-    store, changes, home, failures = MemoryStore(), Changes(), Home.open(path), Counter()
-    await store.commit({}, puts={IDENTITY_KEY: encode(Identity(cluster="c", segments=4, created_ms=1))})
+    store, changes, home, failures = MemoryMetaStore(), Changes(), Home.open(path), Counter()
+    await store.commit({}, puts={IDENTITY_KEY: encode(ClusterIdentity(cluster="c", segments=4, created_ms=1))})
     if tell:
         changes.changed.set()
     running = asyncio.create_task(keep_records(store, changes, home, failures, times=times))

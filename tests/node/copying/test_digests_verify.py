@@ -6,12 +6,12 @@ from types import SimpleNamespace
 
 import msgspec
 
-from eventlog.control.records import Replica, Versioned
+from eventlog.control.records import ReplicaRecord, Versioned
 from eventlog.node.copying.digests import CopyVerifier
 from tests.loops import until
 from tests.node.nodes import with_node
 
-AWAY = Replica(node=7, incarnation="away")
+AWAY = ReplicaRecord(node=7, incarnation="away")
 
 
 def shown(node, **changes):

@@ -6,7 +6,7 @@ from eventlog.errors import CorruptData
 from eventlog.node.copying.replicate_copy import STATE, SegmentCopy, unpack
 from eventlog.segment import keys
 from eventlog.segment.memory import MemoryDisk, MemoryStore
-from eventlog.segment.port import LogEnds
+from eventlog.segment.port import StoreEnds
 
 
 class FlakyState:
@@ -24,7 +24,7 @@ class FlakyState:
 
 
 def store_of(rows):
-    store = MemoryStore(MemoryDisk(segments=1, ends=LogEnds.empty(1)))
+    store = MemoryStore(MemoryDisk(segments=1, ends=StoreEnds.empty(1)))
     store.apply(rows)
     return store
 

@@ -6,7 +6,7 @@ import logging
 import msgspec
 import numpy as np
 
-from eventlog.control.records import CommitPlan, Replica, encode, segment_key
+from eventlog.control.records import CommitPlan, ReplicaRecord, encode, segment_key
 from eventlog.errors import BadMessage, MetadataUnavailable
 from eventlog.node.cluster.greeting import PeerIdentity
 from eventlog.node.cluster.peers import PeerSession
@@ -73,7 +73,7 @@ def test_a_member_that_no_record_names_changes_nothing_and_has_the_store_read_on
 def test_a_primary_whose_record_the_watch_has_not_brought_yet_is_believed(tmp_path):
     async def act(node):
         found = node.view.segments[0]
-        other = Replica(node=2, incarnation="b")
+        other = ReplicaRecord(node=2, incarnation="b")
         now = msgspec.structs.replace(
             found.record, owners=(2, node.number), in_sync=(*found.record.in_sync, other), epoch=found.record.epoch + 1, session="else"
         )

@@ -26,7 +26,7 @@ from eventlog.node.handlers import events
 from eventlog.node.reading.answers import when_seen
 from eventlog.read import token
 from eventlog.read.cursor import Lost
-from eventlog.read.position import SegmentPositions, Step
+from eventlog.read.position import PinStep, SegmentPositions
 from eventlog.wire.eventlog_pb2 import LogEnds, Message
 from tests.node.asking import ask, by_id, fill, position_of, read_all, run, waiting
 from tests.node.polling import FakeExchange, poll_exchange, rows_of_answer
@@ -240,7 +240,7 @@ def test_what_cannot_be_asked_is_refused_by_name():
             (InvalidArgument, {"segments": [1, 1]}),
             (InvalidArgument, {"segments": [0, 1, 2, 3, 0]}),
             (InvalidArgument, {"position": token.encode(some), "segments": [1, 2]}),
-            (InvalidArgument, {"position": token.encode(position_of(node, 5, steps=(Step(segment=0, key=b"", pin=1),)))}),
+            (InvalidArgument, {"position": token.encode(position_of(node, 5, steps=(PinStep(segment=0, key=b"", pin=1),)))}),
             (BadMessage, {"position": b"garbage"}),
             (BadMessage, {"position": b""}),
             (PositionMismatch, {"position": token.encode(position_of(node, 5, cluster="elsewhere"))}),

@@ -15,7 +15,7 @@ from eventlog.node.writing.storage import StorageThread
 from eventlog.replication.bodies import values_from
 from eventlog.segment.keys import entry_key, log_key
 from eventlog.segment.memory import MemoryDisk, MemoryStore
-from eventlog.segment.port import LogEnds
+from eventlog.segment.port import StoreEnds
 from eventlog.state.caches import Caches, new_cache
 from eventlog.write.overlay import Overlay
 
@@ -27,7 +27,7 @@ class Reading:
 
     def __init__(self):
         self.ends = np.arange(1, SEGMENTS + 1) * ID_STEP
-        ends = LogEnds(ids=self.ends, epochs=np.ones(SEGMENTS, np.uint32))
+        ends = StoreEnds(ids=self.ends, epochs=np.ones(SEGMENTS, np.uint32))
         store = MemoryStore(MemoryDisk(segments=SEGMENTS, ends=ends))
         store.append([(log_key(segment, CACHE, id_), _value(segment, id_)) for segment, id_ in enumerate(self.ends.tolist())], [])
         self.asked_for = asyncio.Event()
@@ -98,9 +98,9 @@ def test_what_a_reader_is_told_meanwhile_is_read_as_well():
 
 def test_what_is_applied_is_shown_to_readers_at_once_and_put_into_the_store_soon():
     async def act():
-        store = MemoryStore(MemoryDisk(segments=SEGMENTS, ends=LogEnds.empty(SEGMENTS)))
+        store = MemoryStore(MemoryDisk(segments=SEGMENTS, ends=StoreEnds.empty(SEGMENTS)))
         storage, overlay, caches = (
-            StorageThread(store, ends=LogEnds.empty(SEGMENTS), on_fenced=lambda _: None, worker=ThreadWorker("storage")),
+            StorageThread(store, ends=StoreEnds.empty(SEGMENTS), on_fenced=lambda _: None, worker=ThreadWorker("storage")),
             Overlay(),
             Caches(),
         )
@@ -136,7 +136,7 @@ def test_what_came_value_by_value_and_is_told_at_once_is_shown_value_by_value():
     shown, caches = [], Caches()
     cache = new_cache(cache_id=CACHE, name="c", options=CacheOptions(format="bytes", state=False), from_id=0, segments=SEGMENTS)
     caches.add(cache)
-    none = LogEnds(ids=np.zeros(SEGMENTS, np.int64), epochs=np.zeros(SEGMENTS, np.uint32))
+    none = StoreEnds(ids=np.zeros(SEGMENTS, np.int64), epochs=np.zeros(SEGMENTS, np.uint32))
     store = MemoryStore(MemoryDisk(segments=SEGMENTS, ends=none))
     followed = Followed(
         store=store,

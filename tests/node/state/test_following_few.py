@@ -18,7 +18,7 @@ from eventlog.node.writing.storage import StorageThread
 from eventlog.replication.bodies import values_from
 from eventlog.segment.keys import entry_key
 from eventlog.segment.memory import MemoryDisk, MemoryStore
-from eventlog.segment.port import LogEnds
+from eventlog.segment.port import StoreEnds
 from eventlog.state.caches import Caches, new_cache
 from eventlog.write import apply as module
 from eventlog.write.overlay import Overlay
@@ -82,7 +82,7 @@ def arrivals_of(found):
 
 async def left_by(arrivals, **options):
     """Return everything that a backup knows when it has followed them all at once."""
-    none = LogEnds.empty(SEGMENTS)
+    none = StoreEnds.empty(SEGMENTS)
     store = MemoryStore(MemoryDisk(segments=SEGMENTS, ends=none))
     storage, overlay, caches, steps, shown = (
         StorageThread(store, ends=none, on_fenced=lambda _: None, worker=ThreadWorker("storage")),

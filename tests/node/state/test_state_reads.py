@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eventlog.batch.entries import encode_entry, read_state_part
-from eventlog.node.state.state_reads import Scan, ScanPace, scan_ahead
+from eventlog.node.state.state_reads import ScanPace, StateScan, scan_ahead
 from eventlog.segment.keys import entry_key, expiry_key, producer_key
 from eventlog.segment.memory import open_store
 from tests.examples import examples
@@ -62,7 +62,7 @@ def test_batches_that_follow_each_other_are_all_entries_once_within_their_bounds
     pins = {segment: 100 + segment for segment in left}
     while left:
         made = scan_ahead(
-            Scan(
+            StateScan(
                 snapshot=snapshot,
                 cache_id=1,
                 segments=left,
@@ -103,7 +103,7 @@ def test_batches_that_follow_each_other_are_all_entries_once_within_their_bounds
 def test_only_the_last_batch_read_ahead_begins_above_the_bound(pace, rows, ahead_bytes):
     entries = {(0, bytes([key])): b"yes" * 9 for key in range(40)}
     made = scan_ahead(
-        Scan(
+        StateScan(
             snapshot=snapshot_of(entries),
             cache_id=1,
             segments=[0],

@@ -9,7 +9,7 @@ from eventlog.batch.stored import make_values
 from eventlog.control.records import CacheOptions
 from eventlog.hashing import hash_key, segment_of
 from eventlog.segment.memory import MemoryDisk, MemoryStore
-from eventlog.segment.port import LogEnds
+from eventlog.segment.port import StoreEnds
 from eventlog.state.caches import CacheState, new_cache
 from eventlog.write.admission import BOUNDS
 from eventlog.write.apply import changes_of
@@ -59,7 +59,7 @@ def events(cache, given, **other) -> Pending:
 
 def store_with(entries=()) -> MemoryStore:
     """Return a store whose state is `entries`."""
-    store = MemoryStore(MemoryDisk(segments=SEGMENTS, ends=LogEnds.empty(SEGMENTS)))
+    store = MemoryStore(MemoryDisk(segments=SEGMENTS, ends=StoreEnds.empty(SEGMENTS)))
     store.apply(list(entries))
     return store
 

@@ -16,7 +16,7 @@ from eventlog.node.workers import ThreadWorker
 from eventlog.node.writing.storage import STORAGE_TIMES, Append, StorageThread, StorageTimes
 from eventlog.segment.keys import encode_epoch, log_key
 from eventlog.segment.memory import MemoryDisk, MemoryStore
-from eventlog.segment.port import LogEnds
+from eventlog.segment.port import StoreEnds
 from tests.stores import SteppedStore
 
 SEGMENTS = 4
@@ -28,10 +28,10 @@ class Bench:
     """A storage thread over a store in memory."""
 
     def __init__(self, times: StorageTimes) -> None:
-        self.store = SteppedStore(MemoryDisk(segments=SEGMENTS, ends=LogEnds.empty(SEGMENTS)))
+        self.store = SteppedStore(MemoryDisk(segments=SEGMENTS, ends=StoreEnds.empty(SEGMENTS)))
         self.fenced: list[StoreFenced] = []
         self.storage = StorageThread(
-            self.store, ends=LogEnds.empty(SEGMENTS), on_fenced=self.fenced.append, worker=ThreadWorker("storage"), times=times
+            self.store, ends=StoreEnds.empty(SEGMENTS), on_fenced=self.fenced.append, worker=ThreadWorker("storage"), times=times
         )
 
     def hold(self) -> threading.Event:
@@ -409,7 +409,7 @@ def test_ends_are_written_while_appends_never_cease():
     async def act(bench: Bench) -> None:
         ids, end = count(11), monotonic() + 10
 
-        def write_ends(plain: Callable[[LogEnds], None], ends: LogEnds) -> None:
+        def write_ends(plain: Callable[[StoreEnds], None], ends: StoreEnds) -> None:
             plain(ends)
             written.append(ends.ids.item(0))
 

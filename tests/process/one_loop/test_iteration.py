@@ -11,7 +11,7 @@ import eventlog
 from eventlog.errors import BadMessage, InvalidArgument, IterationExpired, NoState
 from eventlog.hashing import hash_key, segment_of
 from eventlog.ids import time_of
-from eventlog.node.copying.replicate_in import Incoming
+from eventlog.node.copying.replicate_in import IncomingAppends
 from eventlog.transport.connect import connect as dial
 from eventlog.transport.link import Link
 from eventlog.wire.eventlog_pb2 import IterationNext, IterationStart, Message, StateCursor
@@ -165,14 +165,14 @@ def test_entries_come_straight_from_each_primary_or_from_copies_where_the_client
 
 
 def test_a_copy_is_read_with_all_that_was_acknowledged_before(tmp_path, monkeypatch):
-    follow = Incoming.follow
+    follow = IncomingAppends.follow
 
     def follow_late(self, segments, watermarks):
         asyncio.get_running_loop().call_later(0.1, follow, self, segments.copy(), watermarks.copy())
 
     async def act(cluster: Cluster):
         await cluster.create_cache()
-        monkeypatch.setattr(Incoming, "follow", follow_late)
+        monkeypatch.setattr(IncomingAppends, "follow", follow_late)
         readers = [eventlog.connect(address(running), routing="any") for running in cluster.nodes]
         async with eventlog.connect(address(cluster.nodes[0])) as client, readers[1] as one, readers[2] as other:
             writing = await client.cache("c")

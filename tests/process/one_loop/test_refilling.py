@@ -4,7 +4,7 @@ import asyncio
 from pathlib import Path
 
 from eventlog.segment.keys import encode_partial
-from eventlog.segment.port import LogEnds
+from eventlog.segment.port import StoreEnds
 from eventlog.segment.rocks.store import open_store
 from tests.process.one_loop.cluster import SEGMENTS, Cluster, with_cluster
 
@@ -19,7 +19,7 @@ def test_entries_of_segments_that_a_start_deletes_are_not_counted_twice(tmp_path
         await running.kill()
         store = open_store(tmp_path / "n3" / "store", segments=SEGMENTS)  # as after a kill in the middle of giving them back
         store.append([], [encode_partial(segment) for segment in range(SEGMENTS)])
-        store.sync(LogEnds.empty(SEGMENTS))
+        store.sync(StoreEnds.empty(SEGMENTS))
         store.close()
         await running.start()
         await cluster.until(cluster.is_whole)

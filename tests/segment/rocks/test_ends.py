@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from eventlog.errors import CorruptData, LostDisk, UnsupportedFormat
 from eventlog.segment.keys import IDENTITY_KEY
-from eventlog.segment.port import LogEnds
+from eventlog.segment.port import StoreEnds
 from eventlog.segment.rocks.ends import (
     SUM_KEY,
-    Reached,
+    DurableCounts,
     RowSum,
     changed,
     create_ends,
@@ -24,11 +24,11 @@ from eventlog.segment.rocks.ends import (
 )
 
 TOKEN = 77
-REACHED = Reached(rows=5, flush=2**40)
+REACHED = DurableCounts(rows=5, flush=2**40)
 
 
 def ends_of(*ids, generation=0):
-    return LogEnds(ids=np.array(ids, np.int64), epochs=np.ones(len(ids), np.uint32), generation=generation)
+    return StoreEnds(ids=np.array(ids, np.int64), epochs=np.ones(len(ids), np.uint32), generation=generation)
 
 
 def write(path, *rounds, segments=3, token=TOKEN):
@@ -59,7 +59,7 @@ def damage(path, slot, *, segments=3):
 @given(st.lists(st.tuples(st.integers(0, 2**63 - 1), st.integers(0, 2**32 - 1)), min_size=1, max_size=300), st.integers(0, 2**40))
 def test_a_slot_comes_back(rows, generation):
     ids, epochs = zip(*rows, strict=True)
-    ends = LogEnds(ids=np.array(ids, np.int64), epochs=np.array(epochs, np.uint32), generation=generation)
+    ends = StoreEnds(ids=np.array(ids, np.int64), epochs=np.array(epochs, np.uint32), generation=generation)
     data = encode_slot(ends, token=TOKEN, reached=REACHED)
     assert len(data) <= slot_bytes(len(rows))
     found, reached = decode_slot(data + b"tail", segments=len(rows), token=TOKEN, where="x")
@@ -147,7 +147,7 @@ def test_a_file_of_the_first_format_is_read_and_goes_on_in_the_second(tmp_path, 
         data[at : at + len(body) + 4] = body + int(crc32c(body)).to_bytes(4, "little")
     old.write_bytes(data)
     file, ends = open_ends(old, segments=segments, token=TOKEN)
-    assert (set(ends.ids.tolist()), ends.generation, file.reached) == ({7}, 7, Reached())
+    assert (set(ends.ids.tolist()), ends.generation, file.reached) == ({7}, 7, DurableCounts())
     for ids in ([8] * segments, [9] * segments):
         file.write(ends_of(*ids), REACHED)
         again, found = open_ends(old, segments=segments, token=TOKEN)

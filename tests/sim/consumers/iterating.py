@@ -6,7 +6,7 @@ from typing import Final
 
 from eventlog.batch.entries import StatePart, read_state_part
 from eventlog.errors import BadMessage
-from eventlog.node.state.state_reads import Scan, scan
+from eventlog.node.state.state_reads import StateScan, scan
 from eventlog.query.iterate import IterationProgress
 from tests.sim.consumers.log import CACHE, Log
 from tests.sim.consumers.readers import Node, Violate
@@ -40,7 +40,7 @@ class Iteration:
             return
         pin, snapshot = found
         batch = scan(
-            Scan(
+            StateScan(
                 snapshot=snapshot, cache_id=CACHE, segments=segments, after=cursor.key if cursor else None, prefix=b"",
                 pins=dict.fromkeys(segments, pin), filter=None, entries_max=self._chance.choice(_ENTRIES_MAX),
                 bytes_max=1 << 20, metadata=True,

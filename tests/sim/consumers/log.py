@@ -15,7 +15,7 @@ from eventlog.ids import ID_STEP
 from eventlog.read.answer import StoredValues, sizes_of
 from eventlog.segment.keys import entry_key
 from eventlog.segment.memory import MemoryDisk, MemoryStore
-from eventlog.segment.port import LogEnds
+from eventlog.segment.port import StoreEnds
 
 CACHE: Final = 1
 _KEYS: Final = tuple(f"{letter}{number}".encode() for letter in "ab" for number in range(12))
@@ -114,7 +114,7 @@ class Copy:
         self._log = log
         self._taken = 0
         self.applied = 0
-        ends = LogEnds(ids=np.zeros(log.segments, np.int64), epochs=np.zeros(log.segments, np.uint32))
+        ends = StoreEnds(ids=np.zeros(log.segments, np.int64), epochs=np.zeros(log.segments, np.uint32))
         self.store = MemoryStore(MemoryDisk(segments=log.segments, ends=ends))
 
     def follow(self) -> None:

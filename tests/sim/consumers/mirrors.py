@@ -23,12 +23,12 @@ from eventlog.batch.join import Joined, pack
 from eventlog.errors import EventLogError, EventsTrimmed
 from eventlog.ids import ID_MAX
 from eventlog.integrations.kafka.shard import Shard
-from eventlog.integrations.kafka.source import Answer, Reading
+from eventlog.integrations.kafka.source import LogReading, SegmentsAnswer
 from eventlog.kafka.shape import Shape
 from eventlog.mirror.book import Mirror
 from eventlog.mirror.broker import Trouble
 from eventlog.mirror.outcomes import STANDING
-from eventlog.mirror.progress import Progress
+from eventlog.mirror.progress import SegmentProgress
 from eventlog.mirror.report import Report
 from eventlog.read.position import Position, SegmentPositions
 from eventlog.testing.kafka import FakeBrokers, FakeKafka
@@ -207,11 +207,11 @@ class MirrorRun:
             written[segment].append(int.from_bytes(one.headers["id"]))
         for segment, ids in enumerate(written):
             self._compare(segment, ids)
-        last: dict[bytes, Progress] = {}
+        last: dict[bytes, SegmentProgress] = {}
         for one in told:
             assert one.key is not None
             assert one.value is not None
-            found = msgspec.json.decode(one.value, type=Progress)
+            found = msgspec.json.decode(one.value, type=SegmentProgress)
             before = last.setdefault(one.key, found)
             if (found.term, found.id) < (before.term, before.id) or found.id < before.id:
                 self.violations.append(f"{one.key.decode()} goes back from {before} to {found}")
@@ -267,9 +267,9 @@ class Owner:
         self._run.begun.add(shard)
 
     @asynccontextmanager
-    async def source(self, _mirror: Mirror) -> AsyncIterator[Reading]:
+    async def source(self, _mirror: Mirror) -> AsyncIterator[LogReading]:
         """The log, as this node reads it."""
-        yield LogReading(self._run, self)
+        yield PlayedReading(self._run, self)
 
     async def _take_time(self) -> None:
         await asyncio.sleep(self._run.chance.random() * 0.1)
@@ -288,7 +288,7 @@ class Owner:
             raise Trouble(None, "the connection was lost")
 
 
-class LogReading:
+class PlayedReading:
     """What a shard reads of the log."""
 
     def __init__(self, run: MirrorRun, owner: Owner) -> None:
@@ -312,13 +312,13 @@ class LogReading:
                 found.append((rows[segment], stored))
         return found
 
-    def _answer(self, ids: Ints, left: list[tuple[int, Stored]], *, count: int) -> Answer:
+    def _answer(self, ids: Ints, left: list[tuple[int, Stored]], *, count: int) -> SegmentsAnswer:
         taken = left[:count]
         last = self._run.log.stored[-1].events[-1].id if self._run.log.stored else 0
         upto = taken[-1][1].events[-1].id if len(taken) < len(left) else last
-        return Answer(parts=[_joined(stored, after=int(ids[row])) for row, stored in taken], upto=upto, nbytes=1)
+        return SegmentsAnswer(parts=[_joined(stored, after=int(ids[row])) for row, stored in taken], upto=upto, nbytes=1)
 
-    async def answers(self, at: SegmentPositions) -> AsyncGenerator[Answer, None]:
+    async def answers(self, at: SegmentPositions) -> AsyncGenerator[SegmentsAnswer, None]:
         """Yield what follows, a few stored values at a time."""
         ids = at.ids.copy()
         while True:
@@ -330,11 +330,11 @@ class LogReading:
             else:
                 await asyncio.sleep(_LOOK_S)
 
-    async def entries(self, _after: Position | None, _of: Ints) -> Answer:
+    async def entries(self, _after: Position | None, _of: Ints) -> SegmentsAnswer:
         """Return none: the mirror of this run has no snapshot."""
         raise NotImplementedError
 
-    async def end(self, at: SegmentPositions) -> Answer:
+    async def end(self, at: SegmentPositions) -> SegmentsAnswer:
         """Return what follows now."""
         return self._answer(at.ids, self._left(at.of, at.ids), count=1)
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from eventlog.batch.entries import Entry, encode_entry
+from eventlog.batch.entries import StoredEntry, encode_entry
 from eventlog.batch.marks import REFUSED
 from eventlog.batch.views import decode_block
 from eventlog.errors import EventLogError, NotPrimary, TimedOut, VersionMismatch
@@ -124,7 +124,7 @@ def _result(what: list[int] | VersionMismatch, count: int) -> WriteResult:
 
 
 class SimNodeEntries:
-    """The rows as a node has them: takes the place of `eventlog.node.state.entries.EntryReader`."""
+    """The rows as a node has them: takes the place of `eventlog.node.state.entries.EntryThread`."""
 
     def __init__(self, number: int, shelf: Shelf) -> None:
         self._number = number
@@ -136,11 +136,11 @@ class SimNodeEntries:
         row = self._shelf.row(self._number, state_key[len(entry_prefix(0, _GROUPS_ID)) :])
         return None if row is None else encode_entry(*row)
 
-    async def page(self, cache: object, where: Page, *, now: int) -> tuple[list[tuple[bytes, Entry]], bytes | None]:
+    async def page(self, cache: object, where: Page, *, now: int) -> tuple[list[tuple[bytes, StoredEntry]], bytes | None]:
         del cache, now
         await asyncio.sleep(self._shelf.some_us() / 1e6)
         rows = self._shelf.scan(self._number, where.prefix).items()
-        return [(key, Entry(version=version, expiry=0, schema_id=None, value=value)) for key, (version, value) in rows], None
+        return [(key, StoredEntry(version=version, expiry=0, schema_id=None, value=value)) for key, (version, value) in rows], None
 
 
 class SimNodePeers:

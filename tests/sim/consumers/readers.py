@@ -12,7 +12,7 @@ from eventlog.batch.layout import RUN
 from eventlog.batch.views import decode_block
 from eventlog.events import Kind
 from eventlog.ids import ID_STEP
-from eventlog.node.state.state_reads import Scan, scan
+from eventlog.node.state.state_reads import StateScan, scan
 from eventlog.predicate.spec import CompiledFilter
 from eventlog.read.answer import NO_LIMIT, Answer, Limits
 from eventlog.read.cursor import Cursor
@@ -161,7 +161,7 @@ class StateReader:
         pin, snapshot = found
         self.repinned += 0 < wanted.pin < pin
         batch = scan(
-            Scan(
+            StateScan(
                 snapshot=snapshot, cache_id=CACHE, segments=wanted.segments, after=wanted.after, prefix=b"",
                 pins=dict.fromkeys(wanted.segments, pin), filter=None, entries_max=self._chance.choice(_ENTRIES_MAX),
                 bytes_max=1 << 20, metadata=True,

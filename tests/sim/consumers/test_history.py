@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from eventlog.groups.record import Committed, Member, Place, RecordKey, encode_committed, encode_group, encode_key, new_group
+from eventlog.groups.record import CommittedPlace, Member, Place, RecordKey, encode_committed, encode_group, encode_key, new_group
 from tests.sim.consumers.history import GroupHistory
 
 A, B = Member(id="a"), Member(id="b")
@@ -15,7 +15,7 @@ def group(state):
 
 def commit(id_, metadata):
     key = RecordKey(group="g", cache_id=7, tag="p", segment=0)
-    return {encode_key(key): encode_committed(Committed(place=Place(id=id_), metadata=metadata))}
+    return {encode_key(key): encode_committed(CommittedPlace(place=Place(id=id_), metadata=metadata))}
 
 
 def begun():

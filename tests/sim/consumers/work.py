@@ -14,8 +14,8 @@ from functools import partial
 from typing import Final, TypeVar
 
 from eventlog.errors import EventLogError, NotPrimary, StaleMember
-from eventlog.groups.record import Committed, GroupState, Member, Place, decode_committed
-from eventlog.groups.sharing import AGAIN, DONE, GIVEN_BACK, REJECTED, Changes, Moment, Settled, Sharing, Wanted
+from eventlog.groups.record import CommittedPlace, GroupState, Member, Place, decode_committed
+from eventlog.groups.sharing import AGAIN, DONE, GIVEN_BACK, REJECTED, Moment, Settled, ShareChanges, Sharing, Wanted
 from eventlog.groups.work import Row, backoff_ms, decode_known
 from eventlog.ids import FlakeClock, id_before
 from eventlog.limits import LEASE_MS
@@ -31,7 +31,7 @@ _WALL_START_MS: Final = 1_700_000_000_000
 _RETRIES_MS: Final = (-1, 200, 60_000, 600_000)
 _LATE_MS: Final = 20_000  # what the hosts' bounded clocks may be apart, and as much again that a coordinator adds to be never early
 T = TypeVar("T")
-Step = Callable[[Changes], T]
+Step = Callable[[ShareChanges], T]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -95,7 +95,7 @@ class _Running:
         return f"{tag}{segment}".encode()
 
     def place(self, segment: int) -> Place:
-        committed: Committed | None = self.positions.get(segment)
+        committed: CommittedPlace | None = self.positions.get(segment)
         return Place(id=0) if committed is None else committed.place
 
 
@@ -212,7 +212,7 @@ class WorkRun:
 
     def _turn(self, step: Step[T]) -> T | None:
         """Take a step, and keep what it changed before anybody is told; None where nobody is."""
-        changes = Changes()
+        changes = ShareChanges()
         try:
             result = step(changes)
         except StaleMember:
@@ -358,7 +358,7 @@ class WorkRun:
         if not rows:
             return
 
-        def step(changes: Changes) -> object:
+        def step(changes: ShareChanges) -> object:
             self._settling = self._retries_of(member, rows)
             with suppress(StaleMember):  # it has some of them no more; the others are settled
                 return self._work.settle(member.id, rows, changes, now_ms=self._host.monotonic_ms())

@@ -11,7 +11,7 @@ from eventlog.arrays import Ints
 from eventlog.control.records import lost_key
 from eventlog.replication import Commands, EpochStart, Message
 from eventlog.replication.commands import (
-    Answer,
+    Acknowledge,
     BeginInstall,
     CloseSnapshot,
     Command,
@@ -115,7 +115,7 @@ class Effects:
         match command:
             case Send():
                 self._send(command, group)
-            case Answer():
+            case Acknowledge():
                 self._hooks.send(command.to, Acks(message=self._message(command)), is_answer=True)
             case Write():
                 assert arrived is not None, "only messages make writes"
@@ -161,7 +161,7 @@ class Effects:
                 if not self._state.world.store.get(lost_key(command.segment)):  # else its record is seen a little later
                     self._state.world.complain(f"node {self._state.host}: {command}")
 
-    def _message(self, command: Send | Answer) -> Message:
+    def _message(self, command: Send | Acknowledge) -> Message:
         return Message(sender=self._state.core.own, recipient=command.to, correlation=command.correlation, rows=bytes(command.rows))
 
     def _send(self, command: Send, group: Groups) -> None:

@@ -10,8 +10,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from eventlog.control.metastore import Change, Changes, Item, Lease, Listing, MetaStore
-from eventlog.control.metastores.memory import MemoryStore
+from eventlog.control.metastore import Item, ItemChange, Lease, Listing, MetaStore, RevisionChanges
+from eventlog.control.metastores.memory import MemoryMetaStore
 from eventlog.errors import MetadataConflict, MetadataUnavailable
 from tests.sim.cores.loop import VirtualLoop
 from tests.sim.cores.network import Network
@@ -42,9 +42,9 @@ class SharedStore:
 
     def __init__(self, scheduler: Scheduler) -> None:
         self._scheduler = scheduler
-        self._store = MemoryStore(now_ms=lambda: scheduler.now_us // 1000)
+        self._store = MemoryMetaStore(now_ms=lambda: scheduler.now_us // 1000)
         self.faults = StoreFaults()
-        self.changes: list[Changes] = []
+        self.changes: list[RevisionChanges] = []
         self.revision = 0
         self._late: dict[int, list[Timer]] = {}
         self._watchers: list[tuple[VirtualLoop, Any]] = []
@@ -59,8 +59,8 @@ class SharedStore:
     def commit(self, expect: Mapping[str, int], *, puts: Mapping[str, bytes], deletes: Sequence[str]) -> int:
         before = {key: found.value for key in puts if self.committed and (found := self.get(key)) is not None}
         self.revision = _at_once(self._store.commit(expect, puts=puts, deletes=deletes))
-        changes = [Change(key=key, value=value) for key, value in puts.items()] + [Change(key=key, value=None) for key in deletes]
-        self.changes.append(Changes(revision=self.revision, changes=tuple(changes)))
+        changes = [ItemChange(key=key, value=value) for key, value in puts.items()] + [ItemChange(key=key, value=None) for key in deletes]
+        self.changes.append(RevisionChanges(revision=self.revision, changes=tuple(changes)))
         watchers, self._watchers = self._watchers, []
         for loop, future in watchers:
             loop.call_later(self.faults.watch_delay_us / 1e6, _wake, future)
@@ -142,7 +142,7 @@ class HostStore:
         await self._answer(outcome="unknown")
         return revision
 
-    async def watch(self, prefix: str, from_revision: int) -> AsyncGenerator[Changes, None]:
+    async def watch(self, prefix: str, from_revision: int) -> AsyncGenerator[RevisionChanges, None]:
         next_revision = from_revision
         while True:
             changed = self._shared.changed(self._loop)
@@ -151,7 +151,7 @@ class HostStore:
                 next_revision += 1
                 seen = tuple(change for change in entry.changes if change.key.startswith(prefix))
                 if seen:
-                    yield Changes(revision=entry.revision, changes=seen)
+                    yield RevisionChanges(revision=entry.revision, changes=seen)
             if next_revision <= self._shared.revision:
                 await self._sleep(_TIMEOUT_S / 5)
             else:

@@ -4,7 +4,7 @@ from collections.abc import MutableMapping
 from typing import Final
 
 from eventlog.control.metastore import Listing
-from eventlog.control.records import Replica
+from eventlog.control.records import ReplicaRecord
 from eventlog.control.rules import SegmentRules
 from eventlog.control.view import PREFIXES, ClusterView, read_view
 from tests.sim.cores.ambush import Ambush, Unheard
@@ -224,7 +224,7 @@ class Mischief:
 
         self._world.scheduler.after(after_us, start)
 
-    def _is_whole(self, replica: Replica) -> bool:
+    def _is_whole(self, replica: ReplicaRecord) -> bool:
         return self._hosts[self.host_of(replica.node)].disk.incarnation == replica.incarnation
 
     def _stall(self) -> None:

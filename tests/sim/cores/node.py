@@ -6,7 +6,7 @@ from typing import Final
 import numpy as np
 
 from eventlog.arrays import Ints
-from eventlog.control.cluster import Member
+from eventlog.control.cluster import OwnMember
 from eventlog.control.proposals import Outcome
 from eventlog.control.records import SegmentRecord, Versioned
 from eventlog.control.view import ClusterView
@@ -144,7 +144,7 @@ class Node:
         now_ms = self._host.wall.monotonic_ms
         self._loop.start(Controlling(self.records, dead=self._peers.dead, now_ms=now_ms).run())
 
-    def _open(self, member: Member) -> None:
+    def _open(self, member: OwnMember) -> None:
         world, host = self._world, self._host
         segments = world.swarm.segments
         own = Replica(member.number, member.incarnation)

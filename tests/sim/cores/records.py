@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
-from eventlog.control.cluster import ClusterRecords, Member
+from eventlog.control.cluster import ClusterRecords, OwnMember
 from eventlog.control.metastore import MetaStore
 from eventlog.control.metastores.resolving import ResolvingStore, RetryOptions
 from eventlog.control.proposals import Outcome, Proposals
@@ -32,7 +32,7 @@ class Records:
         self.proposals = Proposals()
         self._known: dict[int, Versioned[SegmentRecord]] = {}
 
-    async def join(self, wall: HostClock, *, segments: int, replicas: int) -> Member:
+    async def join(self, wall: HostClock, *, segments: int, replicas: int) -> OwnMember:
         """Become a member, however long it takes; then read what the cluster looks like."""
         while True:
             try:

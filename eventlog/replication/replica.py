@@ -386,7 +386,7 @@ class Replication:
     # ------------------------------------------------------------ as backup
 
     def receive(self, message: Message, *, now_ms: int) -> Commands:
-        """Take a primary's rows: `Write`, `Cut`, `Acknowledge`, `Learned`, installs; `Keep` and `LookUp` where records have to be read first.
+        """Take a primary's rows: `Write`, `Cut`, `Acknowledge`, `Learned`, installs; `Keep`, `LookUp` where records are to be read first.
 
         Raises:
             BadMessage: it claims what cannot be, or what only the primary that the record names may. Nothing of it counts.

@@ -64,6 +64,18 @@ def _take_any_place(self: Any, cursors: Any) -> None:
             del self.open[cursor.segment]
 
 
+def _number_anew(original: Callable[..., Any]) -> Callable[..., Any]:
+    def resume(self: Any) -> Any:
+        again = original(self)
+        for frame in again:
+            chains = self._numbering.chains(frame.cache)
+            frame.sequences, frame.doubtful = chains.next[frame.segments], False
+            chains.next[frame.segments] += 1
+        return again
+
+    return resume
+
+
 def _changes_without_joined(original: Callable[..., Any]) -> Callable[..., Any]:
     def changes(self: Any, events: Any) -> Any:
         found = original(self, events)
@@ -121,6 +133,12 @@ MUTANTS: Final = (
         target="eventlog.node.writing.writer:NodeWriter._end",
         make=_commit_what_was_lost,
         seed=2,
+    ),
+    Mutant(
+        name="retry under a new number",
+        target="eventlog.routing.window:Window.resume",
+        make=_number_anew,
+        seed=0,
     ),
     Mutant(name="condition not judged", target="eventlog.write.few:Lone.see", make=_see_without_judging, seed=0),
     Mutant(

@@ -69,6 +69,7 @@ MEMBERS = {
     "replicate": ({"rows": 1, "recipient": "another"}, "BAD_MESSAGE"),
     "acknowledge": ({"recipient": "another"}, "BAD_MESSAGE"),
     "publish_segment": ({"cache_id": 1, "segment": 0, "producer": 1}, "BAD_MESSAGE"),  # no producer of a transaction
+    "check_staged": ({"cache_id": 1, "segment": 0}, "BAD_MESSAGE"),  # it names no attempts
     "retention_cut": ({"cache_id": 1, "id": 1 << 50}, "NOT_PRIMARY"),
 }
 WITHOUT_GREETING = {"peer_proof": "NOT_MEMBER"}  # members' greetings say for themselves who they are of

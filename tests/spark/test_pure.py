@@ -12,7 +12,7 @@ from eventlog.ids import ID_MAX
 from eventlog.integrations.archive.columns import ArchiveColumns
 from eventlog.integrations.archive.ranges import PARTITION_BYTES_MIN, PARTITION_EVENTS_MIN, PARTITIONS_MAX, ranges_of
 from eventlog.integrations.spark.offsets import Scope, id_of, offset_of
-from eventlog.integrations.spark.options import Start, read_options
+from eventlog.integrations.spark.options import Start, read_options, sink_options
 from eventlog.integrations.spark.values import check_columns
 
 NEEDED = {"servers": "a:1,b:2", "cache": "c"}
@@ -69,6 +69,29 @@ def test_times_are_the_last_id_before_them():
 def test_what_cannot_be_is_named(differs, why):
     with pytest.raises(InvalidArgument, match=why.replace("(", "\\(")):
         read_options(NEEDED | differs)
+
+
+def test_a_sink_puts_unless_it_is_to_insert_and_shares_its_rate_among_tasks():
+    assert (sink_options(NEEDED).mode, sink_options(NEEDED).rate) == ("put", 0)
+    found = sink_options(NEEDED | {"Mode": "insert", "rate": "500", "tasks": "4"})
+    assert (found.mode, found.rate, found.tasks) == ("insert", 500, 4)
+
+
+@pytest.mark.parametrize(
+    ("differs", "why"),
+    [
+        ({"mode": "upsert"}, "mode is 'upsert': use put, insert"),
+        ({"mode": "insert", "removeColumn": "gone"}, "writes new ones alone"),
+        ({"rate": "5"}, "give rate and tasks"),
+        ({"tasks": "5"}, "give rate and tasks"),
+        ({"rate": "5", "tasks": "6"}, "one event a second"),
+        ({"rate": "-1", "tasks": "6"}, "rate is '-1'"),
+        ({"rates": "1"}, "did you mean rate?"),
+    ],
+)
+def test_what_a_sink_cannot_do_is_named(differs, why):
+    with pytest.raises(InvalidArgument, match=why.replace("?", "[?]")):
+        sink_options(NEEDED | differs)
 
 
 @given(st.integers(0, ID_MAX))

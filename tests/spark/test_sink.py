@@ -33,9 +33,9 @@ def write(frame: Any, addresses: str, cache: str, **options: str) -> None:
     frame.write.format("eventlog").options(servers=addresses, cache=cache, **options).mode("append").save()
 
 
-def refusal(frame: Any, node: NodeProcess, cache: str, *, mode: str = "append", **options: str) -> str:
+def refusal(frame: Any, node: NodeProcess, cache: str, *, mode: str = "append", option_mode: str = "put", **options: str) -> str:
     with pytest.raises(Exception) as raised:
-        frame.write.format("eventlog").options(servers=node.address, cache=cache, **options).mode(mode).save()
+        frame.write.format("eventlog").options(servers=node.address, cache=cache, mode=option_mode, **options).mode(mode).save()
     return str(raised.value)
 
 
@@ -115,6 +115,46 @@ def test_a_batch_of_a_named_transaction_is_written_once(spark: Any, node: NodePr
     for _ in range(2):
         write(frame, node.address, "named")
     assert len(list(cache.events())) == 150, "without a name each is one of its own"
+
+
+def test_an_insert_fails_as_a_whole_and_names_a_key_that_is_there(spark: Any, node: NodeProcess, client: blocking.Client) -> None:
+    cache = client.create_cache("inserted")
+    cache.put("k77", "theirs")
+    frame = spark.range(100).selectExpr("concat('k', id) AS key", "id AS n").repartition(3)
+    assert "key 'k77' exists" in refusal(frame, node, "inserted", option_mode="insert")
+    assert values_of(cache) == {"k77": "theirs"}
+    assert "is in the batch twice" in refusal(frame.selectExpr("'a' AS key", "n"), node, "inserted", option_mode="insert")
+    write(frame.where("key != 'k77'"), node.address, "inserted", mode="insert", txnId="once")
+    assert cache.size() == 100
+    write(frame.where("key != 'k77'"), node.address, "inserted", mode="insert", txnId="once")
+    assert len(list(cache.events())) == 100, "a batch that is done again is not judged by what it has written"
+
+
+def test_a_stream_that_inserts_ends_at_the_batch_with_a_key_that_is_there_and_goes_on_without_it(
+    spark: Any, node: NodeProcess, client: blocking.Client, tmp_path: Path
+) -> None:
+    cache = client.create_cache("inserting")
+    told = fill(tmp_path / "in", 1)
+    started(spark, tmp_path / "in", tmp_path / "check", node.address, "inserting", mode="insert").awaitTermination()
+    (tmp_path / "in" / "001.json").write_text('{"key": "new", "n": 1}\n{"key": "k5", "n": 2}\n')
+    with pytest.raises(Exception, match="key 'k5' exists"):
+        started(spark, tmp_path / "in", tmp_path / "check", node.address, "inserting", mode="insert").awaitTermination()
+    assert written(cache) == told
+    cache.remove("k5")
+    started(spark, tmp_path / "in", tmp_path / "check", node.address, "inserting", mode="insert").awaitTermination()
+    assert {key: cache.get(key).value["n"] for key in ("new", "k5")} == {"new": 1, "k5": 2}
+
+
+def test_a_rate_is_kept_over_all_tasks_and_needs_no_more_of_them_than_share_it(
+    spark: Any, node: NodeProcess, client: blocking.Client
+) -> None:
+    cache = client.create_cache("paced")
+    frame = spark.range(300).selectExpr("concat('k', id) AS key", "id AS n")
+    began = time.monotonic()
+    write(frame.repartition(2), node.address, "paced", rate="150", tasks="2")
+    assert time.monotonic() - began >= 300 / 150
+    assert cache.size() == 300
+    assert "use repartition(2)" in refusal(frame.repartition(3), node, "paced", rate="150", tasks="2")
 
 
 def source_of(spark: Any, folder: Path) -> Any:

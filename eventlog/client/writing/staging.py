@@ -41,7 +41,7 @@ class CacheStages(CacheHandle):
             raise InvalidArgument(why=f"keep_ms is {keep_ms}: give 1 to {STAGE_KEEP_MS_MAX}")
         return Stage(self._core, self._found, keep_ms=keep_ms)
 
-    async def publish(self, transaction: str, batch: int, staged: Iterable[bytes], *, timeout_ms: int = 0) -> bool:
+    async def publish(self, transaction: str, batch: int, staged: Iterable[bytes], *, insert: bool = False, timeout_ms: int = 0) -> bool:
         """Have a batch of a transaction written, once for ever; return whether it had been before.
 
         `staged` is what the attempts of the batch have laid ready, in the order in which it is to be written: of each segment. Batches of
@@ -49,7 +49,13 @@ class CacheStages(CacheHandle):
         is decided when it is first published: if that was not told, because somebody died, a repetition with other attempts writes those
         decided first. What a batch has in one segment appears in order, up to 4 MiB of it at once; not in all segments at once.
 
+        With `insert` the batch is refused as a whole if one of its keys has an entry, or is in it twice: the primaries are asked before
+        the batch is decided. What others write under its keys between that and the writing, it replaces. A repetition of a batch that
+        was decided is not judged again.
+
         Raises:
+            KeyExists, InvalidArgument: of `insert`, naming the first such key. Nothing is decided.
+            NoState: of `insert`: the cache keeps no entries.
             StageExpired: what was laid ready is near its end. Nothing is decided: make the batch anew.
             StageLost: something is gone since the batch was decided; some of it may be written.
             OutcomeUnknown, Unavailable: publish it again, to have it go on.
@@ -59,7 +65,7 @@ class CacheStages(CacheHandle):
         info, _ = await self._found()
         parts = [pb.StagedAttempts.FromString(part) for part in staged]
         body = pb.StagedAttempts(attempts=[attempt for part in parts for attempt in part.attempts]).SerializeToString()
-        request = Message(publish=pb.Publish(cache_id=info.id, transaction=transaction, batch=batch))
+        request = Message(publish=pb.Publish(cache_id=info.id, transaction=transaction, batch=batch, insert=insert))
         reply = await self._core.requests.ask(request, body, timeout_ms=timeout_ms)
         return bool(reply.message.publish_answer.repeated)
 

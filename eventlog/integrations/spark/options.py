@@ -52,8 +52,11 @@ _SINK_NAMES: Final = {
     "txnid": "transaction",
     "removecolumn": "remove_column",
     "stagettlms": "keep_ms",
+    "mode": "mode",
+    "rate": "rate",
+    "tasks": "tasks",
 }
-_SINK_SHOWN: Final = ("servers", "cache", "txnId", "removeColumn", "stageTtlMs")
+_SINK_SHOWN: Final = ("servers", "cache", "mode", "txnId", "removeColumn", "stageTtlMs", "rate", "tasks")
 _SPARKS: Final = {"path", "checkpointlocation", "queryname", "schema", "outputmode", "header"}
 _CLIENT: Final = "client."
 _CLIENT_NAMES: Final = {"timeout_ms": int, "connect_timeout_ms": int, "reconnect_ms_max": int, "routing": str, "name": str}
@@ -62,7 +65,9 @@ _RANGE: Final = re.compile(r"([0-9]{1,5})(?:-([0-9]{1,5}))?")
 Word = Literal["earliest", "latest"]
 Rows = Literal["events", "state", "ranges"]
 Corrupt = Literal["column", "null", "fail"]
+WriteMode = Literal["put", "insert"]
 _CORRUPT: Final[dict[str, Corrupt]] = {"column": "column", "null": "null", "fail": "fail"}
+_MODES: Final[dict[str, WriteMode]] = {"put": "put", "insert": "insert"}
 _ROWS: Final[dict[str, Rows]] = {"events": "events", "state": "state", "ranges": "ranges"}
 _WORDS: Final[dict[str, Word]] = {"earliest": "earliest", "latest": "latest"}
 
@@ -117,13 +122,19 @@ class SourceOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkOptions:
-    """What a sink is asked for. `transaction`: the query's id where it is empty, and one by chance for a batch."""
+    """What a sink is asked for. `transaction`: the query's id where it is empty, and one by chance for a batch.
+
+    `rate`: events per second over all of at most `tasks` tasks, 0 for any number.
+    """
 
     servers: tuple[str, ...]
     cache: str
     transaction: str = ""
     remove_column: str = ""
     keep_ms: int = STAGE_KEEP_MS_DEFAULT
+    mode: WriteMode = "put"
+    rate: int = 0
+    tasks: int = 0
     client: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -142,6 +153,14 @@ def sink_options(given: Mapping[str, str]) -> SinkOptions:
     """Return what Spark passes on as options of a sink. Raises as `read_options`."""
     found = _read(given, _SINK_NAMES, shown=_SINK_SHOWN)
     _check_place(found)
+    if found.get("mode") == "insert" and found.get("remove_column"):
+        raise InvalidArgument(why="removeColumn removes keys, and mode=insert writes new ones alone")
+    if bool(found.get("rate")) != bool(found.get("tasks")):
+        raise InvalidArgument(
+            why="rate is shared by the tasks that write: give rate and tasks, and have as many partitions, with repartition"
+        )
+    if found.get("rate", 0) < found.get("tasks", 0):
+        raise InvalidArgument(why=f"rate is {found['rate']} and tasks {found['tasks']}: each task has one event a second at least")
     return SinkOptions(**found)
 
 
@@ -210,7 +229,13 @@ def _client_option(name: str, text: str) -> dict[str, Any]:
 
 
 _KINDS: Final = {one.name: one.type for one in (*fields(SourceOptions), *fields(SinkOptions))}
-_HIGHS: Final = {"keep_ms": STAGE_KEEP_MS_MAX, "max_wait_ms": WAIT_MS_MAX, "partitions": 4_096, "fetch_bytes": ANSWER_BYTES_MAX}
+_HIGHS: Final = {
+    "keep_ms": STAGE_KEEP_MS_MAX,
+    "max_wait_ms": WAIT_MS_MAX,
+    "partitions": 4_096,
+    "tasks": 4_096,
+    "fetch_bytes": ANSWER_BYTES_MAX,
+}
 
 
 def _value(name: str, text: str, *, option: str) -> Any:
@@ -269,6 +294,12 @@ def _rows(text: str, *, option: str) -> Rows:
     return _ROWS[text]
 
 
+def _mode(text: str, *, option: str) -> WriteMode:
+    if text not in _MODES:
+        raise InvalidArgument(why=f"{option} is {text!r}: use {', '.join(_MODES)}")
+    return _MODES[text]
+
+
 def _corrupt(text: str, *, option: str) -> Corrupt:
     if text not in _CORRUPT:
         raise InvalidArgument(why=f"{option} is {text!r}: use {', '.join(_CORRUPT)}")
@@ -299,6 +330,7 @@ _READERS: Final[dict[str, Callable[..., Any]]] = {
     "segments": _segments,
     "rows": _rows,
     "corrupt": _corrupt,
+    "mode": _mode,
     "as_of": _moment,
     "fail_on_data_loss": _flag,
 }

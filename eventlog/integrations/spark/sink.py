@@ -4,6 +4,7 @@ A task that runs twice lays ready twice, under two attempts, and the commit name
 gone on with as it was decided first. So nothing here has to be the same when it is done again.
 """
 
+import time
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["BatchWriter", "StreamWriter", "layout_of"]
 _QUERY: Final = "sql.streaming.queryId"
 _ROWS_MAX: Final = BATCH_EVENTS_MAX // 2
+_CHECK_MS: Final = 600_000  # looking up every key comes before a batch is decided, and is begun anew by who asks again
 
 
 @dataclass
@@ -45,16 +47,19 @@ class _Writer:
     def write(self, iterator: "Iterator[pa.RecordBatch]") -> Staged:
         """Lay rows ready; in a task."""
         options, context = self._options, TaskContext.get()
+        query, partition = ("", 0) if context is None else (context.getLocalProperty(_QUERY) or "", context.partitionId())
+        throttle = Throttle(options, partition)
         stage = client_of(options).cache(options.cache).stage(keep_ms=options.keep_ms)
-        for batches in in_frames(iterator):
+        for batches in in_frames(iterator, rows_max=throttle.rows_max):
             self._layout.put(stage, batches)
-        query = "" if context is None else context.getLocalProperty(_QUERY) or ""
-        return Staged(partition=0 if context is None else context.partitionId(), staged=stage.staged(), query=query)
+            throttle.wait(stage.events)
+        return Staged(partition=partition, staged=stage.staged(), query=query)
 
     def _publish(self, messages: "Sequence[Any]", transaction: str, batch: int) -> None:
         parts = sorted((one for one in messages if one is not None), key=lambda one: one.partition)
         options = self._options
-        client_of(options).cache(options.cache).publish(transaction, batch, [one.staged for one in parts])
+        cache, insert = client_of(options).cache(options.cache), options.mode == "insert"
+        cache.publish(transaction, batch, [one.staged for one in parts], insert=insert, timeout_ms=_CHECK_MS if insert else 0)
 
     def abort(self, messages: "Sequence[Any]", *_: Any) -> None:
         """Leave what was laid ready: it goes by itself."""
@@ -80,17 +85,40 @@ class StreamWriter(_Writer, DataSourceStreamArrowWriter):
             raise InvalidArgument(why="Spark did not say which query this is: give one a name of its own by the option txnId")
 
 
-def in_frames(batches: "Iterator[pa.RecordBatch]") -> "Iterator[list[pa.RecordBatch]]":
-    """Yield batches together that make about a frame: small ones would cost as much, each."""
+class Throttle:
+    """How fast a task may lay rows ready: as much of the rate as each of `tasks` has, from when it begins to when it ends.
+
+    Each task waits for its last rows, too, so batches of a stream that follow each other keep to the rate as well.
+    """
+
+    def __init__(self, options: SinkOptions, partition: int) -> None:
+        if options.rate and partition >= options.tasks:
+            why = f"there are more than {options.tasks} partitions, among whose tasks rate is shared: use repartition({options.tasks})"
+            raise InvalidArgument(why=why)
+        self._share = options.rate / options.tasks if options.rate else 0.0
+        self._begun = time.monotonic()
+
+    @property
+    def rows_max(self) -> int:
+        """How many rows go at once: those of a second at most."""
+        return min(max(int(self._share), 1), _ROWS_MAX) if self._share else _ROWS_MAX
+
+    def wait(self, events: int) -> None:
+        """Return when so many events may have been laid ready."""
+        if self._share:
+            time.sleep(max(self._begun + events / self._share - time.monotonic(), 0.0))
+
+
+def in_frames(batches: "Iterator[pa.RecordBatch]", *, rows_max: int = _ROWS_MAX) -> "Iterator[list[pa.RecordBatch]]":
+    """Yield batches together that make about a frame, of at most `rows_max`: small ones would cost as much, each."""
     some: list[pa.RecordBatch] = []
     nbytes = rows = 0
-    for batch in batches:
-        if some and (nbytes + batch.nbytes > GROUP_BYTES_MAX or rows + len(batch) > _ROWS_MAX):
+    for batch in (whole.slice(low, rows_max) for whole in batches for low in range(0, len(whole), rows_max)):
+        if some and (nbytes + batch.nbytes > GROUP_BYTES_MAX or rows + len(batch) > rows_max):
             yield some
             some, nbytes, rows = [], 0, 0
-        if len(batch):
-            some.append(batch)
-            nbytes += batch.nbytes
-            rows += len(batch)
+        some.append(batch)
+        nbytes += batch.nbytes
+        rows += len(batch)
     if some:
         yield some

@@ -1,9 +1,10 @@
 """Batches that appear once: laid ready where nobody sees them, decided in one record, and then written by each segment's primary.
 
 Who has a batch to write lays blocks ready under an attempt of its own (`stage`), at any node and from many processes; an attempt that is
-named by nobody is removed when its time is over. `publish` names the attempts of which a batch consists. The primary of the transaction's
-route decides that in one write, has each segment's primary write its blocks as those of the transaction's producer, whose sequences tell
-what is written already, and notes the end. Whatever dies on the way, whoever asks again has it go on from the record.
+named by nobody is removed when its time is over. `publish` names the attempts of which a batch consists; one that is to insert is refused
+before it is decided if a segment's primary has one of its keys. The primary of the transaction's route decides in one write, has each
+segment's primary write its blocks as those of the transaction's producer, whose sequences tell what is written already, and notes the end.
+Whatever dies on the way, whoever asks again has it go on from the record.
 
 `__staged` holds chunks of blocks by segment, attempt, frame and number; `__transactions` one record of each transaction.
 """
@@ -11,7 +12,7 @@ what is written already, and notes the end. Whatever dies on the way, whoever as
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
@@ -27,10 +28,13 @@ from google.protobuf.message import DecodeError
 from eventlog.arrays import Ints
 from eventlog.batch.build import Columns, Table, build_write, segments_of
 from eventlog.batch.layout import TABLE
+from eventlog.batch.views import decode_block
 from eventlog.control.caches import INTERNAL_PREFIX
 from eventlog.errors import (
     BadMessage,
     EventLogError,
+    InvalidArgument,
+    KeyExists,
     NotPrimary,
     OutcomeUnknown,
     SequenceGap,
@@ -43,6 +47,8 @@ from eventlog.events import Kind
 from eventlog.ids import FlakeClock
 from eventlog.limits import PRODUCER_RESULTS_KEPT, REQUEST_TIMEOUT_MS_DEFAULT, STAGED_CHUNK_BYTES, TRANSACTION_IDLE_MS_MAX
 from eventlog.node.consumers.inner import Inner
+from eventlog.node.state.entries import EntryThread
+from eventlog.node.state.freshness import Freshness
 from eventlog.node.writing.forward_write import FramePart, OwnWrites
 from eventlog.state.caches import Caches, CacheState
 from eventlog.wire import eventlog_pb2 as pb
@@ -59,6 +65,7 @@ _HEAD: Final = Struct("<BI")  # of a chunk: whether it is the last of its block,
 _SEGMENTS_AT_ONCE: Final = 64
 _AGAIN_S: Final = 0.05
 _REMOVED_AT_ONCE: Final = 5_000
+_LOOKED_UP_AT_ONCE: Final = 5_000
 
 
 class TransactionsGround(Protocol):
@@ -69,6 +76,10 @@ class TransactionsGround(Protocol):
     caches: Caches
     inner: Inner
     own_writes: OwnWrites
+    entries: EntryThread
+    freshness: Freshness
+
+    def now_2020(self) -> int: ...
 
     def own(self, task: "asyncio.Task[Any]") -> None: ...
 
@@ -128,10 +139,14 @@ class Transactions:
         """Return whose primary takes the requests about a transaction."""
         return b"%d/%s" % (cache_id, name.encode())
 
-    async def publish(self, cache: CacheState, name: str, batch: int, attempts: bytes, *, timeout_ms: int) -> bool:
+    async def publish(self, cache: CacheState, name: str, batch: int, attempts: bytes, *, insert: bool = False, timeout_ms: int) -> bool:
         """Have a batch written once; return whether it had been before. This node leads the transaction's route.
 
+        With `insert` a batch is decided only if the primaries have none of its keys as each is asked, and each key is in it once. What is
+        decided is carried out whatever has come between.
+
         Raises:
+            KeyExists, InvalidArgument: nothing is decided; it names the first key found that is there, or is in the batch twice.
             StageExpired: nothing is decided, and what is laid ready is near its end.
             StageLost, OutcomeUnknown: as `publish_segment`.
             EventLogError: it goes on when it is asked for again.
@@ -140,15 +155,17 @@ class Transactions:
         deadline = asyncio.get_running_loop().time() + timeout_ms / 1000
         deciding = self._deciding.setdefault(route, asyncio.Lock())
         async with deciding:
-            return await self._publish(cache, route, batch, attempts, deadline=deadline)
+            return await self._publish(cache, route, batch, attempts, insert=insert, deadline=deadline)
 
-    async def _publish(self, cache: CacheState, route: bytes, batch: int, attempts: bytes, *, deadline: float) -> bool:
+    async def _publish(self, cache: CacheState, route: bytes, batch: int, attempts: bytes, *, insert: bool, deadline: float) -> bool:
         while True:
             found, version = await self._known(route)
             step = transactions.step_of(found, batch)
             if step is NextStep.REPEATED:
                 return True
             if step is NextStep.BEGIN or found is None:
+                if insert:
+                    await self._check_new(cache, read_attempts(attempts, segments=self._node.segments), deadline=deadline)
                 self._check_kept(attempts)
                 found = transactions.decided(
                     found,
@@ -196,39 +213,85 @@ class Transactions:
         return versions[key]
 
     async def _carry_out(self, cache: CacheState, found: Transaction, staged: "Sequence[pb.StagedAttempt]", *, deadline: float) -> None:
-        """Have every segment's primary write its blocks, many segments at a time. What one refuses for good is raised at the end."""
+        """Have every segment's primary write its blocks. What one refuses for good is raised at the end."""
         firsts = transactions.firsts_of(found)
+
+        def message_of(segment: int, own: "list[pb.StagedAttempt]") -> Message:
+            request = pb.PublishSegment(cache_id=cache.cache_id, producer=found.producer, segment=segment, first=firsts.item(segment))
+            request.attempts.extend(own)
+            return Message(publish_segment=request)
+
+        try:
+            await self._ask_all(message_of, staged, deadline=deadline)
+        except (Unavailable, SequenceGap) as error:
+            raise OutcomeUnknown(outcome="unknown", why=str(error)) from error
+
+    async def _check_new(self, cache: CacheState, staged: "Sequence[pb.StagedAttempt]", *, deadline: float) -> None:
+        """Have every segment's primary say that it has none of a batch's keys. Raises as `check_segment`, and what keeps it from saying."""
+
+        def message_of(segment: int, own: "list[pb.StagedAttempt]") -> Message:
+            return Message(check_staged=pb.CheckStaged(cache_id=cache.cache_id, segment=segment, attempts=own))
+
+        await self._ask_all(message_of, staged, deadline=deadline)
+
+    async def _ask_all(
+        self, message_of: Callable[[int, "list[pb.StagedAttempt]"], Message], staged: "Sequence[pb.StagedAttempt]", *, deadline: float
+    ) -> None:
+        """Ask the primary of each segment about what attempts have there, many segments at a time; raise the first refusal at the end."""
         limit = asyncio.Semaphore(_SEGMENTS_AT_ONCE)
 
         async def one(segment: int, own: "list[pb.StagedAttempt]") -> None:
             async with limit:
-                request = pb.PublishSegment(
-                    cache_id=cache.cache_id, producer=found.producer, segment=segment, first=firsts.item(segment), attempts=own
-                )
-                await self._insist(request, deadline=deadline)
+                await self._insist(segment, message_of(segment, own), deadline=deadline)
 
         told = await asyncio.gather(*(one(segment, own) for segment, own in _by_segment(staged)), return_exceptions=True)
         for error in told:
             if error is not None:
                 raise error
 
-    async def _insist(self, request: "pb.PublishSegment", *, deadline: float) -> None:
-        """Have a segment's primary write its blocks, wherever it is; ask again until the deadline while nobody can say."""
+    async def _insist(self, segment: int, message: Message, *, deadline: float) -> None:
+        """Have a segment's primary do what is asked, wherever it is; ask again until the deadline while nobody can say."""
         loop, inner = asyncio.get_running_loop(), self._node.inner
-        route = _routes(self._node.segments)[request.segment]
+        route = _routes(self._node.segments)[segment]
         while True:
-            left_ms = int((deadline - loop.time()) * 1000)
+            message.timeout_ms = max(int((deadline - loop.time()) * 1000), 1)
             try:
-                if inner.leads(route):
-                    await self.publish_segment(request, timeout_ms=max(left_ms, 1))
+                if not inner.leads(route):
+                    await inner.ask(route, message, deadline_ms=message.timeout_ms)
+                elif message.HasField("check_staged"):
+                    await self.check_segment(message.check_staged)
                 else:
-                    message = Message(publish_segment=request, timeout_ms=max(left_ms, 1))
-                    await inner.ask(route, message, deadline_ms=max(left_ms, 1))
+                    await self.publish_segment(message.publish_segment, timeout_ms=message.timeout_ms)
                 return
-            except (Unavailable, SequenceGap) as error:  # a gap: what was before it did not come to be written
+            except (Unavailable, SequenceGap):  # a gap: what was before it did not come to be written
                 if loop.time() + _AGAIN_S >= deadline:
-                    raise OutcomeUnknown(outcome="unknown", why=str(error)) from error
+                    raise
             await asyncio.sleep(_AGAIN_S)
+
+    async def check_segment(self, request: "pb.CheckStaged") -> None:
+        """Return if none of the keys that attempts have laid ready in a segment has an entry, and each is there once.
+
+        Raises:
+            KeyExists, InvalidArgument: naming the first that is not so.
+            StageExpired: something is not there any more.
+            NotPrimary: what was looked at may be of a copy that is no more.
+        """
+        node, segment = self._node, request.segment
+        cache = node.caches.find(request.cache_id)
+        try:
+            keys = _keys_of([block for attempt in request.attempts for block in await self._staged(attempt, segment)])
+        except StageLost as error:
+            raise StageExpired(attempt=error.attempt) from error
+        if not node.freshness.is_fresh(segment):
+            await node.freshness.refresh(segment)
+        for low in range(0, len(keys), _LOOKED_UP_AT_ONCE):
+            some = keys[low : low + _LOOKED_UP_AT_ONCE]
+            found = await node.entries.find(cache, [(segment, key) for key in some], now=node.now_2020())
+            for key, entry in zip(some, found, strict=True):
+                if entry is not None:
+                    raise KeyExists(key=_shown(key), version=entry.version)
+        if not node.inner.leads(_routes(node.segments)[segment]):
+            raise NotPrimary(segment=segment)
 
     async def publish_segment(self, request: "pb.PublishSegment", *, timeout_ms: int) -> None:
         """Write what the attempts have laid ready in a segment, in their order, but for what is written already.
@@ -332,6 +395,19 @@ def _blocks_of(staged: "Sequence[pb.StagedAttempt]", segments: int) -> Ints:
     for attempt in staged:
         found[list(attempt.segments)] += list(attempt.blocks)
     return found
+
+
+def _keys_of(blocks: Sequence[_Block]) -> list[bytes]:
+    """Return the keys in blocks, rising. Raises InvalidArgument: one is there twice."""
+    keys = sorted(key for block in blocks for key in decode_block(block.data).keys.to_list())
+    for key, following in pairwise(keys):
+        if key == following:
+            raise InvalidArgument(why=f"key {_shown(key)!r} is in the batch twice")
+    return keys
+
+
+def _shown(key: bytes) -> str:
+    return key.decode(errors="backslashreplace")
 
 
 def _table_of(segment: int, sequence: int, block: _Block) -> Table:

@@ -68,6 +68,7 @@ TABLE: dict[str, Handler] = {
     "stage": _row(transactions.stage, "write", has_body=True, takes_long=True),
     "publish": _row(transactions.publish, "write", has_body=True, takes_long=True),
     "publish_segment": _row(transactions.publish_segment, "peer"),
+    "check_staged": _row(transactions.check_staged, "peer"),
     "get": _row(entries.get, "read"),
     "get_many": _row(entries.get_many, "read", has_body=True),
     "keys": _row(entries.keys, "read"),

@@ -1,9 +1,10 @@
 """Requests about batches that appear once: stage, publish, and the part that each segment's primary has in it."""
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from eventlog.batch.build import Table, read_table
-from eventlog.errors import BadMessage, InvalidArgument, NotPrimary
+from eventlog.errors import BadMessage, InvalidArgument, NoState, NotPrimary
 from eventlog.ids import FlakeClock
 from eventlog.limits import BATCH_EVENTS_MAX, REQUEST_TIMEOUT_MS_DEFAULT, STAGE_KEEP_MS_DEFAULT, STAGE_KEEP_MS_MAX
 from eventlog.node.cluster.forward import Forwarding
@@ -79,29 +80,48 @@ async def publish(node: TransactionsHandlersGround, exchange: Exchange) -> None:
     if request.batch > BATCH_MAX:
         raise InvalidArgument(why=f"batch {request.batch}: batches are numbered up to {BATCH_MAX}")
     cache = node.caches.find(request.cache_id)
+    if request.insert and not cache.options.state:
+        raise NoState(cache=cache.name)
     read_attempts(bytes(exchange.body), segments=node.segments)
     route = node.transactions.route(cache.cache_id, name)
     if not node.inner.leads(route):
         node.forwarding.pass_on(exchange, node.inner.segment(route))
         return
     timeout_ms = exchange.message.timeout_ms or REQUEST_TIMEOUT_MS_DEFAULT
-    repeated = await node.transactions.publish(cache, name, request.batch, bytes(exchange.body), timeout_ms=timeout_ms)
+    repeated = await node.transactions.publish(
+        cache, name, request.batch, bytes(exchange.body), insert=request.insert, timeout_ms=timeout_ms
+    )
     exchange.answer(Message(publish_answer=pb.PublishAnswer(repeated=repeated)))
 
 
 async def publish_segment(node: TransactionsHandlersGround, exchange: Exchange) -> None:
     """Write what attempts have laid ready in a segment that is led here."""
     request = exchange.message.publish_segment
-    if request.segment >= node.segments:
-        raise BadMessage(why=f"publish_segment: segment {request.segment} of {node.segments}")
+    _check_of_segment(node, "publish_segment", request.segment, request.attempts)
     if request.producer < TRANSACTIONS_FROM:
         raise BadMessage(why=f"publish_segment: {request.producer} is no transaction's producer")
-    check_attempts(request.attempts, segments=node.segments)
-    if not request.attempts or any(list(attempt.segments) != [request.segment] for attempt in request.attempts):
-        raise BadMessage(why=f"publish_segment: something else than blocks of segment {request.segment}")
     if request.first + sum(attempt.blocks[0] for attempt in request.attempts) > SEQUENCE_MAX:
         raise BadMessage(why=f"publish_segment: numbers of blocks end at {SEQUENCE_MAX}")
     if not node.forwarding.leads(request.segment):
         raise NotPrimary(segment=request.segment)
     await node.transactions.publish_segment(request, timeout_ms=exchange.message.timeout_ms or REQUEST_TIMEOUT_MS_DEFAULT)
     exchange.answer(_DONE)
+
+
+async def check_staged(node: TransactionsHandlersGround, exchange: Exchange) -> None:
+    """Say whether what attempts have laid ready in a segment that is led here has new keys alone."""
+    request = exchange.message.check_staged
+    _check_of_segment(node, "check_staged", request.segment, request.attempts)
+    if not node.forwarding.leads(request.segment):
+        raise NotPrimary(segment=request.segment)
+    await node.transactions.check_segment(request)
+    exchange.answer(_DONE)
+
+
+def _check_of_segment(node: TransactionsHandlersGround, what: str, segment: int, attempts: "Sequence[pb.StagedAttempt]") -> None:
+    """Raise BadMessage where attempts are not those of one segment."""
+    if segment >= node.segments:
+        raise BadMessage(why=f"{what}: segment {segment} of {node.segments}")
+    check_attempts(attempts, segments=node.segments)
+    if not attempts or any(list(attempt.segments) != [segment] for attempt in attempts):
+        raise BadMessage(why=f"{what}: something else than blocks of segment {segment}")

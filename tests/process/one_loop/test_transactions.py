@@ -14,6 +14,8 @@ from eventlog.errors import (
     BadValue,
     CacheNotFound,
     InvalidArgument,
+    KeyExists,
+    NoState,
     NotMember,
     OperationRefused,
     OutcomeUnknown,
@@ -134,6 +136,86 @@ def test_a_batch_that_is_decided_and_has_lost_something_stays_refused_and_is_nam
                     await cache.publish("load", 0, [part])
             assert await cache.size() == 0
             assert await cache.publish("another", 0, [await staged(cache, [("a", 1)])]) is False
+
+    run(act())
+
+
+def test_an_insert_is_refused_as_a_whole_for_one_key_that_is_there(tmp_path):
+    async def act():
+        async with cluster_of(tmp_path) as cluster, client_of(cluster) as client:
+            await until_spread(cluster)
+            cache = await client.create_cache("c")
+            await cache.put_many([("k7", "theirs"), ("k8", "removed"), ("k9", "expired")])
+            await cache.remove("k8")
+            await cache.put("k9", "expired", lifespan_ms=1)
+            before = await events_of(cache)
+            parts = [await staged(cache, rows_of(0, part)) for part in (0, 1)]
+            for _ in range(2):
+                with pytest.raises(KeyExists, match="key 'k7' exists"):
+                    await cache.publish("load", 0, parts, insert=True)
+            assert [event for event in await events_of(cache) if event.id > before[-1].id and event.value is not None] == []
+            await cache.remove("k7")
+            assert await cache.publish("load", 0, parts, insert=True) is False
+            assert {key: entry.value async for key, entry in cache.entries()} == {f"k{n}": [0, n % 2, n] for n in range(ROWS)}
+            assert await cache.publish("load", 0, parts, insert=True) is True, "a repetition is not judged by what it has written"
+            with pytest.raises(KeyExists):
+                await cache.publish("load", 1, parts, insert=True)
+
+    run(act())
+
+
+def test_an_insert_has_each_key_once_and_needs_entries_and_all_that_was_laid_ready(tmp_path):
+    async def act():
+        async with cluster_of(tmp_path) as cluster, client_of(cluster) as client:
+            await until_spread(cluster)
+            cache = await client.create_cache("c")
+            one, other = [await staged(cache, [("a", number), ("b" * (number + 1), 0)]) for number in range(2)]
+            with pytest.raises(InvalidArgument, match="key 'a' is in the batch twice"):
+                await cache.publish("load", 0, [one, other], insert=True)
+            lost = pb.StagedAttempts.FromString(one)
+            lost.attempts[0].chunks[0] += 1
+            with pytest.raises(StageExpired, match="make the batch anew"):
+                await cache.publish("load", 0, [lost.SerializeToString()], insert=True)
+            assert await cache.publish("load", 0, [one], insert=True) is False
+            log = await client.create_cache("log", state=False)
+            with pytest.raises(NoState):
+                await log.publish("load", 0, [await staged(log, [("a", 1)])], insert=True)
+
+    run(act())
+
+
+def test_an_insert_that_was_decided_goes_on_whatever_has_come_between(tmp_path):
+    async def act():
+        async with cluster_of(tmp_path) as cluster, client_of(cluster) as client:
+            await until_spread(cluster)
+            cache = await client.create_cache("c")
+            part = await staged(cache, [(f"k{n}", "ours") for n in range(50)])
+            await decide(cluster, cache, part)
+            await cache.put("k7", "theirs")
+            assert await cache.publish("load", 0, [part], insert=True) is True
+            assert {entry.value async for _, entry in cache.entries()} == {"ours"}
+            assert [event.value async for event in cache.events() if event.key == "k7"] == ["theirs", "ours"]
+
+    run(act())
+
+
+def test_an_insert_is_judged_by_whoever_leads_when_a_node_has_died(tmp_path):
+    async def act():
+        async with cluster_of(tmp_path) as cluster, client_of(cluster) as client:
+            await until_spread(cluster)
+            cache = await client.create_cache("c")
+            await cache.put("k7", "theirs")
+            part = await staged(cache, [(f"k{n}", "ours") for n in range(50)])
+            await cluster.nodes[1].kill()
+            while True:
+                with pytest.raises((KeyExists, Unavailable, OutcomeUnknown)) as refused:
+                    await cache.publish("load", 0, [part], insert=True)
+                if refused.type is KeyExists:
+                    break
+            assert await cache.size() == 1
+            await cache.remove("k7")
+            assert await cache.publish("load", 0, [part], insert=True) is False
+            assert await cache.size() == 50
 
     run(act())
 

@@ -46,3 +46,51 @@ def id_of(offset: Mapping[str, Any], scope: Scope) -> int:
     if not (isinstance(text, str) and text.isascii() and text.isdigit() and len(text) < 20 and int(text) <= ID_MAX):
         raise InvalidArgument(why=f"the id {text!r} in the checkpoint is none")
     return int(text)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reported:
+    """What a source tells beside the end of the log: who can be asked about it, and what it has lost. No `segments`: all of them."""
+
+    scope: Scope
+    servers: tuple[str, ...]
+    segments: tuple[int, ...]
+    losses: int
+
+
+def report_of(id_: int, reported: Reported) -> dict[str, Any]:
+    """Return the end of the log as Spark shows it with its figures, and keeps it nowhere."""
+    beside = {"servers": ",".join(reported.servers), "segments": list(reported.segments), "losses": reported.losses}
+    return offset_of(id_, reported.scope) | beside
+
+
+def reported_of(report: Mapping[str, Any]) -> Reported | None:
+    """Return what `report_of` was given; None where it is something else, as the offset of another kind of source."""
+    try:
+        return Reported(
+            scope=Scope(cluster=report["cluster"], cache=report["cache"], cache_id=report["cache_id"]),
+            servers=tuple(report["servers"].split(",")),
+            segments=tuple(report["segments"]),
+            losses=int(report["losses"]),
+        )
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return None
+
+
+class Losses:
+    """About how many events retention took before a query read them. Of one place it is told again and again, and as more each time."""
+
+    def __init__(self) -> None:
+        self._before = self._here = 0
+        self._after = -1
+
+    @property
+    def events(self) -> int:
+        """How many they are."""
+        return self._before + self._here
+
+    def saw(self, after: int, lost: int) -> None:
+        """Take note that so many events behind an id are lost, at which the query stands now."""
+        if after != self._after:
+            self._before, self._here, self._after = self._before + self._here, 0, after
+        self._here = max(self._here, lost)

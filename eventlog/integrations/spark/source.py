@@ -34,13 +34,13 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 
 from eventlog import blocking
 from eventlog.client.reports import Plan
-from eventlog.errors import EventLogError, InvalidArgument
+from eventlog.errors import EventLogError, EventsTrimmed, InvalidArgument
 from eventlog.integrations.archive.columns import ArchiveColumns, columns_of, record_batch, state_batch
 from eventlog.integrations.archive.events import Judge
 from eventlog.integrations.archive.ranges import Range, ranges_of
 from eventlog.integrations.archive.reading import Archive, open_archive
 from eventlog.integrations.archive.table import File
-from eventlog.integrations.spark.offsets import Scope, id_of, offset_of
+from eventlog.integrations.spark.offsets import Losses, Reported, Scope, id_of, offset_of, report_of
 from eventlog.integrations.spark.options import SourceOptions, Start, read_options, sink_options
 from eventlog.integrations.spark.pushing import CacheFacts, ColumnComparison, Operator, Pushed, push
 from eventlog.integrations.spark.session import client_of
@@ -428,6 +428,8 @@ class EventsStreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvaila
         super().__init__(options, shape)
         self._initial: dict[str, Any] | None = None
         self._target: int | None = None
+        self._losses = Losses()
+        self._reported: dict[str, Any] | None = None
 
     @cached_property
     def _scope(self) -> Scope:
@@ -449,6 +451,7 @@ class EventsStreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvaila
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 -- Spark's name
         """Return where the next micro-batch ends; waits a little where there is nothing, so that an idle query does not ask on and on."""
         after = self._id(start)
+        self._count_lost(after)
         limits = {
             "max_events": limit.max_rows if isinstance(limit, ReadMaxRows) else 0,
             "max_bytes": limit.max_bytes if isinstance(limit, ReadMaxBytes) else 0,
@@ -459,6 +462,17 @@ class EventsStreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvaila
             if plan.events or time.monotonic() >= deadline:
                 return self._offset(plan.upto) if plan.events else start
             self._wait_for_more(after, deadline)
+
+    def _count_lost(self, after: int) -> None:
+        """Take note of what retention has taken behind an id, where a query goes on without it."""
+        archive = self._archive()
+        if self._options.fail_on_data_loss or (archive is not None and archive.after <= after < archive.upto):
+            return
+        with suppress(EventLogError):  # the plan says what is wrong
+            try:
+                self._cache.poll(after, max_events=0, segments=self._options.segments or None)
+            except EventsTrimmed as error:
+                self._losses.saw(after, error.lost)
 
     def _wait_for_more(self, after: int, deadline: float) -> None:
         """Return when something happens behind an id, or it is time: the node tells."""
@@ -478,8 +492,12 @@ class EventsStreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvaila
         self._target = self._cache.log_ends().last_id
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 -- Spark's name
-        """Return the end of the log, for Spark's own figures of lag."""
-        return self._offset(self._cache.log_ends().last_id)
+        """Return the end of the log, for Spark's own figures of lag, and what `progress` needs; the one before where nobody can say it."""
+        options = self._options
+        with suppress(EventLogError):  # it is for figures alone, and the plan says what is wrong
+            reported = Reported(scope=self._scope, servers=options.servers, segments=options.segments, losses=self._losses.events)
+            self._reported = report_of(self._cache.log_ends().last_id, reported)
+        return self._reported
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[RangePartition]:
         """Return what the tasks of a micro-batch read: the same for the same ends, whenever it is asked."""

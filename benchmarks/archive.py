@@ -62,11 +62,11 @@ def write_plain(source: Path, target: Path) -> Used:
     return _measured(act)
 
 
-def _groups(files: list[Path]) -> list[list[Path]]:
+def _groups(files: list[str]) -> list[list[str]]:
     """Return the files of each round, whose names begin with its ids."""
-    found: dict[str, list[Path]] = {}
+    found: dict[str, list[str]] = {}
     for path in files:
-        found.setdefault(path.name[:39], []).append(path)
+        found.setdefault(Path(path).name[:39], []).append(path)
     return list(found.values())
 
 

@@ -2,7 +2,6 @@
 
 import time
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -32,13 +31,13 @@ def command() -> None:
 
 @command.command("archive")
 @CACHE
-@click.option("--to", "path", required=True, type=click.Path(path_type=Path), metavar="PATH", help="The folder of the table.")
+@click.option("--to", "path", required=True, metavar="PATH", help="The folder of the table, or its address in an object store.")
 @click.option("--every", "every_ms", type=SPAN, help="Go on for ever, and look for more so often.  [default: end at the log's end]")
 @click.option("--round-events", type=POSITIVE, default=ROUND_EVENTS, help="At most so many in one commit.  [default: 5000000]")
 @click.option("--after", type=ID, help="A new table begins behind this id.  [default: with the first event kept]")
 @click.option("--hold", type=SIZE, help="Retention keeps so much of what is not archived yet.  [default: nothing]")
 @common_options
-def archive(cache_name: str, *, path: Path, every_ms: int | None, **options: Any) -> None:
+def archive(cache_name: str, *, path: str, every_ms: int | None, **options: Any) -> None:
     """Write what happened in CACHE into a Delta table at PATH, going on where it ends.
 
     Killed anywhere, the next run goes on where the table ends. One archiver of a cache at a time: a second one is refused.
@@ -70,7 +69,7 @@ def _tell_round(done: "Round") -> None:
         note(f"{done.events} events up to id {done.upto}")
 
 
-def _tell(cache: str, path: Path, done: "Written", *, seconds: float, cpu_seconds: float) -> None:
+def _tell(cache: str, path: str, done: "Written", *, seconds: float, cpu_seconds: float) -> None:
     if settings().is_json:
         counts = {name: getattr(done, name) for name in ("events", "bytes", "files", "rounds")}
         ids = id_fields(after=done.after, upto=done.upto)
@@ -86,9 +85,9 @@ def _tell(cache: str, path: Path, done: "Written", *, seconds: float, cpu_second
 
 @command.command("audit")
 @CACHE
-@click.option("--archive", "path", required=True, type=click.Path(path_type=Path), metavar="PATH", help="The folder of the table.")
+@click.option("--archive", "path", required=True, metavar="PATH", help="The folder of the table, or its address in an object store.")
 @common_options
-def audit(cache_name: str, *, path: Path) -> None:
+def audit(cache_name: str, *, path: str) -> None:
     """Prove that an archive is as it was written, and has what the nodes have. Exits with 1 where it has not."""
     archives = load_archives()
     with open_client() as client:
@@ -98,7 +97,7 @@ def audit(cache_name: str, *, path: Path) -> None:
         click.get_current_context().exit(1)
 
 
-def _tell_audit(cache: str, path: Path, found: "Audit") -> None:
+def _tell_audit(cache: str, path: str, found: "Audit") -> None:
     verified = found.verified
     if settings().is_json:
         ids = id_fields(after=found.after, upto=found.upto)
@@ -115,14 +114,14 @@ def _tell_audit(cache: str, path: Path, found: "Audit") -> None:
 
 
 @command.command("compact")
-@click.argument("path", type=click.Path(path_type=Path), metavar="PATH")
+@click.argument("path", metavar="PATH")
 @click.option("--older-than", "older_than_ms", type=SPAN, default="1h", help="Leave files of newer events alone.  [default: 1h]")
 @click.option("--target", "target_bytes", type=SIZE, default="64MiB", help="Make files of about this size.  [default: 64MiB]")
 @click.option(
     "--vacuum", "vacuum_ms", type=SPAN, help="Remove files that no commit names for so long, 24h at least.  [default: remove none]"
 )
 @common_options
-def compact(path: Path, *, older_than_ms: int, target_bytes: int, vacuum_ms: int | None) -> None:
+def compact(path: str, *, older_than_ms: int, target_bytes: int, vacuum_ms: int | None) -> None:
     """Merge the small files of an archive. Who reads it meanwhile is not disturbed."""
     if vacuum_ms is not None and vacuum_ms < VACUUM_MS_MIN:
         raise click.BadParameter(
@@ -131,7 +130,7 @@ def compact(path: Path, *, older_than_ms: int, target_bytes: int, vacuum_ms: int
     vacuum_hours = None if vacuum_ms is None else vacuum_ms // 3_600_000
     done = load_archives().compact(path, older_than_ms=older_than_ms, target_bytes=target_bytes, vacuum_hours=vacuum_hours)
     if settings().is_json:
-        print_row({"pipeline": "compact", "path": str(path), **asdict(done)})
+        print_row({"pipeline": "compact", "path": path, **asdict(done)})
         return
     print_text(
         f"{done.files_before} files of {done.events} events became {done.files_after}; {done.bytes_before} bytes became {done.bytes_after}"
@@ -142,7 +141,7 @@ def compact(path: Path, *, older_than_ms: int, target_bytes: int, vacuum_ms: int
 
 @command.command("rebuild")
 @CACHE
-@click.option("--archive", "path", required=True, type=click.Path(path_type=Path), metavar="PATH", help="The folder of the table.")
+@click.option("--archive", "path", required=True, metavar="PATH", help="The folder of the table, or its address in an object store.")
 @click.option(
     "--into", required=True, metavar="CACHE", help="The cache to make; one that is there has nothing, or what an earlier try wrote."
 )
@@ -153,7 +152,7 @@ def compact(path: Path, *, older_than_ms: int, target_bytes: int, vacuum_ms: int
     "--verify", is_flag=True, help="Compare it with CACHE, in the entries that have not changed since. Exits with 1 where it differs."
 )
 @common_options
-def rebuild(cache_name: str, *, path: Path, into: str, as_of: int | None, verify: bool) -> None:
+def rebuild(cache_name: str, *, path: str, into: str, as_of: int | None, verify: bool) -> None:
     """Make a cache with the entries that CACHE had at an id or a time, from its archive and what the nodes keep behind it."""
     archives = load_archives()
     with open_client() as client:

@@ -1,8 +1,8 @@
 """Errors of archives: tables of a cache's events in files."""
 
-from eventlog.errors.tree import PeerViolation, Refused
+from eventlog.errors.tree import PeerViolation, Refused, Unavailable
 
-__all__ = ["ArchiveDamaged", "ArchiveRefused", "ArchiveTaken"]
+__all__ = ["ArchiveDamaged", "ArchiveRefused", "ArchiveTaken", "ArchiveUnreachable"]
 
 
 class ArchiveRefused(Refused):
@@ -17,6 +17,15 @@ class ArchiveTaken(Refused):
     sentence = "archive {path} has been written up to id {upto} by another archiver meanwhile; what this one read of it was left out"
     path: str
     upto: int
+
+
+class ArchiveUnreachable(Unavailable):
+    """The object store that an archive lies in does not answer, or refuses."""
+
+    code = "ARCHIVE_UNREACHABLE"
+    sentence = "archive {path} is not reached: {why}"
+    path: str
+    why: str
 
 
 class ArchiveDamaged(PeerViolation):

@@ -23,6 +23,7 @@ from eventlog.ids import ID_MAX
 from eventlog.integrations import archive as archives
 from eventlog.integrations.archive.digest import digest_of
 from eventlog.integrations.archive.files import write_parts
+from eventlog.integrations.archive.place import place_of
 from eventlog.integrations.archive.ranges import Range
 from eventlog.integrations.archive.rounds import Made, ends_of, read_range, write_range
 from tests.process.nodes import NodeProcess
@@ -117,7 +118,7 @@ def test_a_round_that_ended_early_is_made_anew_and_what_it_wrote_is_in_no_table(
 
     def dies(ranges: Sequence[Range]) -> Iterator[Made]:
         for wanted in ranges:
-            yield write_range(cache, wanted, tmp_path / "a")
+            yield write_range(cache, wanted, place_of(tmp_path / "a"))
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -134,7 +135,7 @@ def test_of_two_archivers_the_second_is_told_and_adds_nothing(client: blocking.C
     write(cache)
 
     def slow(ranges: Sequence[Range]) -> Iterator[Made]:
-        made = [write_range(cache, wanted, tmp_path / "a") for wanted in ranges]
+        made = [write_range(cache, wanted, place_of(tmp_path / "a")) for wanted in ranges]
         archives.archive(client, cache.name, tmp_path / "a", round_events=100)
         yield from made
 
@@ -175,8 +176,8 @@ def test_what_is_no_archive_of_the_cache_is_refused(client: blocking.Client, cac
     (tmp_path / "full" / "file").write_text("x")
     with pytest.raises(ArchiveRefused, match="has files"):
         archives.archive(client, cache.name, tmp_path / "full")
-    for address in ("s3://bucket/orders", "file:///tmp/orders"):
-        with pytest.raises(ArchiveRefused, match="is an address"):
+    for address in ("ftp://host/orders", "file:///tmp/orders", Path("s3://bucket/orders")):
+        with pytest.raises(ArchiveRefused, match="give a path, or the address of an object store"):
             archives.archive(client, cache.name, address)
     with pytest.raises(ArchiveRefused, match="there is none"):
         archives.open(tmp_path / "nowhere")
@@ -266,7 +267,7 @@ def test_an_audit_names_a_segment_that_is_not_alike(client: blocking.Client, cac
             table = read_range(cache, wanted)
             lied = pc.if_else(pc.equal(table.column("segment"), 3), "{}", table.column("value"))
             lie = table.set_column(table.schema.get_field_index("value"), "value", lied)
-            yield Made(parts=tuple(write_parts(tmp_path / "a", lie, name="x")), events=len(lie), digest=digest_of(lie), ends={})
+            yield Made(parts=tuple(write_parts(place_of(tmp_path / "a"), lie, name="x")), events=len(lie), digest=digest_of(lie), ends={})
 
     archives.archive(client, cache.name, tmp_path / "a", run=lying)
     found = archives.audit(client, cache.name, archives.open(tmp_path / "a"))
@@ -315,7 +316,7 @@ def test_tasks_of_one_segment_each_are_a_round_that_verifies(client: blocking.Cl
 
     def apart(ranges: Sequence[Range]) -> Iterator[Made]:
         for wanted in ranges:
-            yield from (write_range(cache, replace(wanted, segments=(segment,)), tmp_path / "a") for segment in wanted.segments)
+            yield from (write_range(cache, replace(wanted, segments=(segment,)), place_of(tmp_path / "a")) for segment in wanted.segments)
 
     for _ in range(2):
         archives.archive(client, cache.name, tmp_path / "a", run=apart)
@@ -338,7 +339,7 @@ def test_a_round_that_does_not_join_on_or_lacks_something_is_not_committed(
     write(cache, rounds=1)
 
     def lying(change: Callable[[Made], Made]) -> Callable[[Sequence[Range]], Iterator[Made]]:
-        return lambda ranges: (change(write_range(cache, wanted, tmp_path / "a")) for wanted in ranges)
+        return lambda ranges: (change(write_range(cache, wanted, place_of(tmp_path / "a"))) for wanted in ranges)
 
     def shifted(made: Made) -> Made:
         return replace(made, ends={segment: (first + (segment == 5), last) for segment, (first, last) in made.ends.items()})

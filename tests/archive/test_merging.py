@@ -11,6 +11,7 @@ from eventlog import blocking
 from eventlog.errors import ArchiveDamaged, ArchiveRefused
 from eventlog.integrations import archive as archives
 from eventlog.integrations.archive.merging import merges_of
+from eventlog.integrations.archive.place import place_of
 from eventlog.integrations.archive.ranges import Range
 from eventlog.integrations.archive.rounds import Made, write_range
 from eventlog.integrations.archive.table import ArchiveTable, File
@@ -69,12 +70,12 @@ def test_an_archiver_is_not_disturbed_by_a_merge_in_the_middle_of_its_round(clie
 
     def merged_meanwhile(ranges: Sequence[Range]) -> Iterator[Made]:
         archives.compact(tmp_path / "a", older_than_ms=0, target_bytes=20_000)
-        yield from (write_range(cache, wanted, tmp_path / "a") for wanted in ranges)
+        yield from (write_range(cache, wanted, place_of(tmp_path / "a")) for wanted in ranges)
 
     assert archives.archive(client, "both", tmp_path / "a", run=merged_meanwhile).events == 100
     assert archives.open(tmp_path / "a").verify().events == 700
     assert ids_of(tmp_path / "a") == [event.id for event in cache.events()]
-    last = ArchiveTable.open(tmp_path / "a").last_round()
+    last = ArchiveTable.open(place_of(tmp_path / "a")).last_round()
     assert last is not None
 
 
@@ -93,7 +94,7 @@ def test_what_no_commit_names_goes_when_it_is_old_and_not_before(client: blockin
 
 def test_nothing_is_merged_with_what_is_damaged_and_one_merges_at_a_time(client: blocking.Client, tmp_path: Path) -> None:
     filled(client, "damaged", tmp_path / "a")
-    table = ArchiveTable.open(tmp_path / "a")
+    table = ArchiveTable.open(place_of(tmp_path / "a"))
     path = tmp_path / "a" / table.files()[3].path
     data = path.read_bytes()
     path.write_bytes(data[:-20])

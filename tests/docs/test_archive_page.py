@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from eventlog import blocking
+from tests.archive.s3 import s3_server
 from tests.docs.pages import TOP, blocks_of
 from tests.process.nodes import NodeProcess
 
@@ -15,9 +16,12 @@ pytestmark = [pytest.mark.source, pytest.mark.process, pytest.mark.timeout(120)]
 
 
 def test_every_block_runs(tmp_path: Path) -> None:
-    with NodeProcess(tmp_path / "node", "--segments", "8") as node, blocking.connect(node.address) as client:
+    with s3_server() as store, NodeProcess(tmp_path / "node", "--segments", "8") as node, blocking.connect(node.address) as client:
         client.create_cache("orders").put_many([(f"k{key}", {"total": key}) for key in range(150)])
-        environment = os.environ | {"EVENTLOG_SERVER": node.address, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+        path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+        environment = os.environ | store.environment | {"EVENTLOG_SERVER": node.address, "PATH": path}
+        make_bucket = "import boto3; boto3.client('s3').create_bucket(Bucket='archives')"
+        subprocess.run([sys.executable, "-c", make_bucket], env=environment, check=True, timeout=60)
         printed = []
         for block in blocks_of((TOP / "docs" / "archive.md").read_text()):
             shell = ["bash", "-ec"] if block.language == "sh" else [sys.executable, "-c"]
@@ -25,7 +29,7 @@ def test_every_block_runs(tmp_path: Path) -> None:
             done = subprocess.run([*shell, text], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60, check=False)
             assert done.returncode == 0, (block, done.stderr)
             printed.append(done.stdout)
-    assert len(printed) == 7
+    assert len(printed) == 8
     assert "150 events in" in printed[0]
     assert len(printed[2].splitlines()) == 49
     assert printed[3].splitlines()[:2] == ["orders 150", "150"]
@@ -33,4 +37,6 @@ def test_every_block_runs(tmp_path: Path) -> None:
     assert "orders-again has the 150 entries" in printed[4]
     assert "none differ" in printed[4]
     assert "files that no commit names are removed" in printed[5]
-    assert "CREATED" in printed[6]
+    assert "150 events of orders" in printed[6]
+    assert len(printed[6].splitlines()) == 2 + 49
+    assert "CREATED" in printed[7]

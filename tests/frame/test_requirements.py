@@ -23,7 +23,7 @@ def entries(name: str) -> list[str]:
 def pins(name: str) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for entry in entries(name):
-        package, version = re.match(r"([A-Za-z0-9._-]+)(?:\[[a-z, -]+\])?==([^\s;]+)", entry).groups()
+        package, version = re.match(r"([A-Za-z0-9._-]+)(?:\[[a-z0-9, -]+\])?==([^\s;]+)", entry).groups()
         found.setdefault(canonicalize_name(package), []).append(version)
     return found
 
@@ -38,7 +38,7 @@ def wanted(name: str) -> list[Requirement]:
 @pytest.mark.parametrize("name", FILES)
 def test_every_requirement_is_one_version_with_hashes(name: str) -> None:
     assert [
-        entry for entry in entries(name) if not re.match(r"[a-z0-9._-]+(\[[a-z, -]+\])?==\S+ .*--hash=sha256:[0-9a-f]{64}", entry)
+        entry for entry in entries(name) if not re.match(r"[a-z0-9._-]+(\[[a-z0-9, -]+\])?==\S+ .*--hash=sha256:[0-9a-f]{64}", entry)
     ] == []
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from eventlog import blocking
 from eventlog.integrations import archive as archives
+from eventlog.integrations.archive.place import place_of
 from eventlog.integrations.archive.ranges import Range
 from eventlog.integrations.archive.rounds import write_range
 from eventlog.integrations.spark import pipelines
@@ -24,7 +25,7 @@ def test_an_archive_is_written_by_tasks_and_goes_on_where_it_ends(spark: Any, tm
             cache.put_many([(f"k{key}", {"n": number}) for key in range(500)])
         half = [event.id for event in cache.events()][999]
         assert pipelines.archive(spark, "orders", servers=node.address, to=tmp_path / "a", upto=half)["events"] == 1_000
-        write_range(cache, Range(after=0, upto=cache.log_ends().last_id, segments=(0, 1)), tmp_path / "a")  # a task that died
+        write_range(cache, Range(after=0, upto=cache.log_ends().last_id, segments=(0, 1)), place_of(tmp_path / "a"))  # a task that died
         done = pipelines.archive(spark, "orders", servers=node.address, to=tmp_path / "a", round_events=700, tasks=5)
         assert (done["pipeline"], done["events"], done["rounds"], done["files"] > 5) == ("archive", 1_000, 2, True)
         found = archives.open(tmp_path / "a")

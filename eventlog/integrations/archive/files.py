@@ -1,9 +1,7 @@
-"""Events in Parquet files: sorted by segment and id, a file a day, with what is known of each without opening it. Pure but for the disk."""
+"""Events in Parquet files: sorted by segment and id, a file a day, with what is known of each without opening it."""
 
-import os
 import uuid
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -12,6 +10,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from eventlog.errors import ArchiveDamaged
+from eventlog.integrations.archive.place import ArchivePlace
 
 DAY: Final = "day"
 ROW_GROUP_ROWS: Final = 262_144
@@ -21,7 +20,7 @@ _MS_US: Final = 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewFile:
-    """A file that is written and, as long as no commit names it, in no table. `path` is below the table's folder."""
+    """A file that is written and, as long as no commit names it, in no table. `path` is below the table's place."""
 
     path: str
     day: str
@@ -30,8 +29,8 @@ class NewFile:
     stats: dict[str, Any]
 
 
-def write_parts(folder: Path, table: pa.Table, *, name: str) -> list[NewFile]:
-    """Write events, sorted by segment and id, into a file for each day, and have them on the disk before returning.
+def write_parts(place: ArchivePlace, table: pa.Table, *, name: str) -> list[NewFile]:
+    """Write events, sorted by segment and id, into a file for each day, durable when this returns.
 
     Names differ by chance: a task that runs twice writes two sets of files, of which the commit names one.
     """
@@ -43,22 +42,9 @@ def write_parts(folder: Path, table: pa.Table, *, name: str) -> list[NewFile]:
         rows = table.filter(pc.equal(days, day))
         text = day.as_py().isoformat()
         path = f"{DAY}={text}/{name}-{uuid.uuid4().hex}.parquet"
-        target = folder / path
-        target.parent.mkdir(parents=True, exist_ok=True)
-        pq.write_table(rows, target, compression="zstd", compression_level=1, row_group_size=ROW_GROUP_ROWS, write_page_checksum=True)
-        sync(target)
-        sync(target.parent)
-        parts.append(NewFile(path=path, day=text, nbytes=target.stat().st_size, rows=len(rows), stats=_stats_of(rows)))
+        nbytes = place.write(path, rows, compression="zstd", compression_level=1, row_group_size=ROW_GROUP_ROWS, write_page_checksum=True)
+        parts.append(NewFile(path=path, day=text, nbytes=nbytes, rows=len(rows), stats=_stats_of(rows)))
     return parts
-
-
-def sync(path: Path) -> None:
-    """Have a file, or which files a folder has, on the disk."""
-    opened = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(opened)
-    finally:
-        os.close(opened)
 
 
 def _stats_of(table: pa.Table) -> dict[str, Any]:
@@ -81,16 +67,18 @@ def _moment(us: int) -> str:
     return str(np.datetime64(us // _MS_US, "ms")) + "Z"
 
 
-def read_part(folder: Path, path: str, *, rows: int, schema: pa.Schema) -> pa.Table:
+def read_part(place: ArchivePlace, path: str, *, rows: int, schema: pa.Schema) -> pa.Table:
     """Return what a file has, in the columns of a schema.
 
     Raises:
         ArchiveDamaged: it is not there, or not as it was written.
+        ArchiveUnreachable: nobody says.
     """
     try:
-        with pq.ParquetFile(folder / path, page_checksum_verification=True) as opened:
+        with pq.ParquetFile(place.open(path), page_checksum_verification=True) as opened:
             found = opened.read(columns=schema.names).select(schema.names)
     except (OSError, ValueError, KeyError) as error:  # pyarrow's own errors are ValueErrors
+        place.check()
         raise ArchiveDamaged(file=path, why=f"{type(error).__name__}: {error}") from error
     if len(found) != rows or found.schema.types != schema.types:
         raise ArchiveDamaged(file=path, why=f"{len(found)} rows of {found.schema.types}, not {rows} of {schema.types}")

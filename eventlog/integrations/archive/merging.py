@@ -13,7 +13,8 @@ import pyarrow as pa
 from eventlog.errors import ArchiveDamaged
 from eventlog.ids import id_before
 from eventlog.integrations.archive.files import read_part, write_parts
-from eventlog.integrations.archive.table import ArchiveTable, File, folder_of
+from eventlog.integrations.archive.place import place_of
+from eventlog.integrations.archive.table import ArchiveTable, File
 from eventlog.limits import MIB
 
 TARGET_BYTES_DEFAULT: Final = 64 * MIB
@@ -63,16 +64,16 @@ def compact(
         ArchiveDamaged: a file is not as it was written. Nothing is merged with it.
         ArchiveRefused: there is no archive, or somebody else merges its files.
     """
-    table = ArchiveTable.open(folder_of(path))
+    table = ArchiveTable.open(place_of(path))
     upto = id_before(int(time.time() * 1000) - older_than_ms)
     events = before = after = bytes_before = bytes_after = 0
     for some in list(merges_of(table.files(), target_bytes=target_bytes, upto=upto)):
-        whole = pa.concat_tables([read_part(table.path, file.path, rows=file.rows, schema=table.schema) for file in some]).combine_chunks()
+        whole = pa.concat_tables([read_part(table.place, file.path, rows=file.rows, schema=table.schema) for file in some]).combine_chunks()
         ids = whole.column("id").to_numpy()
         if len(np.unique(ids)) != len(ids):
             raise ArchiveDamaged(file=some[0].path, why="an event of it is in another file, too")
         parts = write_parts(
-            table.path,
+            table.place,
             whole.take(np.lexsort((ids, whole.column("segment").to_numpy()))),
             name=f"{some[0].low:019}-{some[-1].high:019}-merged",
         )

@@ -13,7 +13,8 @@ from eventlog.errors import ArchiveDamaged, ArchiveRefused, InvalidArgument
 from eventlog.ids import ID_MAX
 from eventlog.integrations.archive.digest import bounds_of, digest_of
 from eventlog.integrations.archive.files import read_part
-from eventlog.integrations.archive.table import ArchiveTable, File, Round, folder_of, identity_of
+from eventlog.integrations.archive.place import place_of
+from eventlog.integrations.archive.table import ArchiveTable, File, Round, identity_of
 
 BATCH_ROWS: Final = 65_536
 
@@ -30,8 +31,13 @@ class Verified:
 
 
 def open_archive(path: Path | str) -> "Archive":
-    """Open an archive. Raises ArchiveRefused where there is none."""
-    return Archive(ArchiveTable.open(folder_of(path)))
+    """Open an archive at a path or at the address of an object store.
+
+    Raises:
+        ArchiveRefused: there is none.
+        ArchiveUnreachable: the object store does not answer.
+    """
+    return Archive(ArchiveTable.open(place_of(path)))
 
 
 class Archive:
@@ -41,7 +47,7 @@ class Archive:
         self._table = table
 
     def __repr__(self) -> str:
-        return f"<eventlog.Archive of cache {self.cache!r}: {self._table.path}, up to id {self.upto}>"
+        return f"<eventlog.Archive of cache {self.cache!r}: {self.address}, up to id {self.upto}>"
 
     @property
     def cache(self) -> str:
@@ -49,15 +55,15 @@ class Archive:
         return self._table.identity.cache
 
     @property
-    def path(self) -> Path:
-        """Where it is."""
-        return self._table.path
+    def address(self) -> str:
+        """Where it is: a path, or an address of an object store."""
+        return self._table.place.address
 
     def check_of(self, client: blocking.Client, cache: str) -> None:
         """Raise ArchiveRefused unless these are the events of a cache as it is now."""
         found = identity_of(client, cache)
         if found != self._table.identity:
-            raise ArchiveRefused(path=str(self.path), why=f"it has {self._table.identity}, and not {found}")
+            raise ArchiveRefused(path=self.address, why=f"it has {self._table.identity}, and not {found}")
 
     @property
     def after(self) -> int:
@@ -75,9 +81,9 @@ class Archive:
         return self._table.schema
 
     @property
-    def files(self) -> list[Path]:
-        """The files that it has, in the order of their lowest ids."""
-        return [self._table.path / file.path for file in self._table.files()]
+    def files(self) -> list[str]:
+        """The addresses of the files that it has, in the order of their lowest ids."""
+        return [f"{self.address}/{file.path}" for file in self._table.files()]
 
     @property
     def event_bytes(self) -> int:
@@ -121,7 +127,7 @@ class Archive:
                 yield from table.take(order[start : start + batch_rows]).select(names).combine_chunks().to_batches()
 
     def _read(self, files: Sequence[File], schema: pa.Schema) -> pa.Table:
-        parts = [read_part(self._table.path, file.path, rows=file.rows, schema=schema) for file in files]
+        parts = [read_part(self._table.place, file.path, rows=file.rows, schema=schema) for file in files]
         return pa.concat_tables(parts).combine_chunks()  # rows are picked from one chunk in a quarter of the time
 
     def cut(self, after: int, max_events: int) -> tuple[int, int]:
@@ -187,9 +193,7 @@ class Archive:
             self._check_offsets(table, following)
             last = max(last, int(table.column("id").to_numpy().max(initial=last)))
         if last != self.upto:
-            raise ArchiveDamaged(
-                file=str(self._table.path), why=f"its last event has id {last}, and it is to have everything up to {self.upto}"
-            )
+            raise ArchiveDamaged(file=self.address, why=f"its last event has id {last}, and it is to have everything up to {self.upto}")
         return Verified(after=self.after, upto=self.upto, events=events, files=len(self._table.files()), rounds=rounds)
 
     def _check_offsets(self, table: pa.Table, following: dict[int, int]) -> None:
@@ -199,7 +203,7 @@ class Archive:
             is_joined = following.get(segment, offsets[low]) == offsets[low]
             if not is_joined or np.any(np.diff(offsets[low:high]) != 1) or np.any(np.diff(ids[low:high]) <= 0):
                 why = f"segment {segment} has a gap in its offsets, or ids that do not rise, between ids {ids[low]} and {ids[high - 1]}"
-                raise ArchiveDamaged(file=str(self._table.path), why=why)
+                raise ArchiveDamaged(file=self.address, why=why)
             following[segment] = int(offsets[high - 1]) + 1
 
     def _check_round(self, committed: Round, table: pa.Table) -> None:
@@ -207,7 +211,7 @@ class Archive:
         rows = table.filter((ids > committed.after) & (ids <= committed.upto))
         if len(rows) != committed.events or digest_of(rows) != committed.digest:
             why = f"ids {committed.after} to {committed.upto} are {len(rows)} events, and not those {committed.events} that were committed"
-            raise ArchiveDamaged(file=str(self._table.path), why=why)
+            raise ArchiveDamaged(file=self.address, why=why)
 
 
 def _spans(files: Sequence[File], rounds: Sequence[Round], after: int) -> Iterator[tuple[list[File], list[Round]]]:

@@ -19,8 +19,9 @@ from eventlog.errors import CorruptData, ListenerNotFound
 from eventlog.integrations.archive.columns import columns_of, record_batch
 from eventlog.integrations.archive.digest import bounds_of, digest_of
 from eventlog.integrations.archive.files import NewFile, write_parts
+from eventlog.integrations.archive.place import ArchivePlace, place_of
 from eventlog.integrations.archive.ranges import Range, ranges_of
-from eventlog.integrations.archive.table import ArchiveTable, Round, folder_of, identity_of
+from eventlog.integrations.archive.table import ArchiveTable, Round, identity_of
 from eventlog.limits import ANSWER_BYTES_MAX
 
 ROUND_EVENTS_DEFAULT: Final = 5_000_000
@@ -63,7 +64,7 @@ class Written:
 Run = Callable[[Sequence[Range]], Iterable[Made]]
 
 
-def write_range(cache: blocking.Cache, wanted: Range, folder: Path) -> Made:
+def write_range(cache: blocking.Cache, wanted: Range, place: ArchivePlace) -> Made:
     """Write a range's events into files; what a task does.
 
     Raises:
@@ -76,7 +77,7 @@ def write_range(cache: blocking.Cache, wanted: Range, folder: Path) -> Made:
         ends=ends_of(table, cache.name),
         digest=digest_of(table),
         events=len(table),
-        parts=tuple(write_parts(folder, table, name=name)),
+        parts=tuple(write_parts(place, table, name=name)),
     )
 
 
@@ -136,18 +137,19 @@ def archive(
     Raises:
         ArchiveRefused: the table is another cache's, or `path` something else.
         ArchiveTaken: another archiver of the cache has gone on meanwhile.
+        ArchiveUnreachable: the object store does not answer. What is committed stays, and the next run goes on behind it.
         EventsTrimmed: retention has taken what would come next.
         CorruptData: what was read is not what the table ends with.
     """
-    source, folder = client.cache(cache), folder_of(path)
+    source, place = client.cache(cache), place_of(path)
     identity = identity_of(client, cache)
-    table = ArchiveTable.open_or_create(folder, identity, columns_of(source).schema())
+    table = ArchiveTable.open_or_create(place, identity, columns_of(source).schema())
     end = source.log_ends()
     start = table.upto
     if start is None:
         start = after if after is not None else end.last_id if end.first_id is None else end.first_id - 1
     holding = _hold(client, cache, hold, at=start)
-    run = run or (lambda ranges: map(partial(write_range, source, folder=folder), ranges))
+    run = run or (lambda ranges: map(partial(write_range, source, place=place), ranges))
     at, events, nbytes, files, rounds = start, 0, 0, 0, 0
     while True:
         plan = source.plan(at, upto=end.last_id if upto is None else min(upto, end.last_id), max_events=round_events)

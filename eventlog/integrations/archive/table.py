@@ -5,12 +5,10 @@ no other place that could disagree with it, and of two archivers of one cache th
 """
 
 import json
-import re
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
@@ -20,7 +18,8 @@ from deltalake.transaction import AddAction, RemoveAction
 
 from eventlog import blocking
 from eventlog.errors import ArchiveRefused, ArchiveTaken
-from eventlog.integrations.archive.files import DAY, NewFile, sync
+from eventlog.integrations.archive.files import DAY, NewFile
+from eventlog.integrations.archive.place import ArchivePlace
 
 _CONFIGURATION: Final[Mapping[str, str | None]] = {
     "delta.appendOnly": "true",
@@ -30,17 +29,9 @@ _CONFIGURATION: Final[Mapping[str, str | None]] = {
 }
 _FORM: Final = 1
 _FILE_COLUMNS: Final = ("path", "size_bytes", "num_records", "min.id", "max.id")
-_ADDRESS: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 _LOG: Final = "_delta_log"
 _COMMITS_LOOKED_AT: Final = (20, 2_000)
 _PREFIX: Final = "eventlog."
-
-
-def folder_of(path: Path | str) -> Path:
-    """Return where an archive is. Raises ArchiveRefused: the path is an address, as of an object store."""
-    if _ADDRESS.match(str(path)):
-        raise ArchiveRefused(path=str(path), why="it is an address, and archives lie in a file system that is mounted here")
-    return Path(path).absolute()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,8 +78,8 @@ class Round:
 class ArchiveTable:
     """An archive's table, as it was when it was opened or last `refresh`ed."""
 
-    def __init__(self, path: Path, delta: DeltaTable) -> None:
-        self.path = path
+    def __init__(self, place: ArchivePlace, delta: DeltaTable) -> None:
+        self.place = place
         self._delta = delta
         metadata = delta.metadata()
         try:
@@ -96,35 +87,49 @@ class ArchiveTable:
             form = words.pop("eventlog")
             self.identity = TableIdentity(**words)
         except (ValueError, TypeError, KeyError) as error:
-            raise ArchiveRefused(path=str(path), why="it is a table, and none of eventlog's") from error
+            raise ArchiveRefused(path=place.address, why="it is a table, and none of eventlog's") from error
         if form != _FORM:
-            raise ArchiveRefused(path=str(path), why=f"it has form {form}, this version reads {_FORM}")
+            raise ArchiveRefused(path=place.address, why=f"it has form {form}, this version reads {_FORM}")
         self._app = f"eventlog/{self.identity.cluster}/{self.identity.cache}"
 
     @classmethod
-    def open(cls, path: Path) -> "ArchiveTable":
-        """Open a table. Raises ArchiveRefused where there is none of eventlog's."""
-        try:
-            return cls(path, DeltaTable(str(path)))
-        except TableNotFoundError as error:
-            raise ArchiveRefused(path=str(path), why="there is none") from error
-        except DeltaError as error:
-            raise ArchiveRefused(path=str(path), why=str(error)) from error
+    def open(cls, place: ArchivePlace) -> "ArchiveTable":
+        """Open a table.
+
+        Raises:
+            ArchiveRefused: there is none of eventlog's.
+            ArchiveUnreachable: the place does not answer.
+        """
+        found = cls._find(place)
+        if found is None:
+            raise ArchiveRefused(path=place.address, why="there is none")
+        return found
 
     @classmethod
-    def open_or_create(cls, path: Path, identity: TableIdentity, schema: pa.Schema) -> "ArchiveTable":
+    def _find(cls, place: ArchivePlace) -> "ArchiveTable | None":
+        try:
+            with place.reached():
+                return cls(place, DeltaTable(place.address))
+        except TableNotFoundError:
+            return None
+        except DeltaError as error:
+            raise ArchiveRefused(path=place.address, why=str(error)) from error
+
+    @classmethod
+    def open_or_create(cls, place: ArchivePlace, identity: TableIdentity, schema: pa.Schema) -> "ArchiveTable":
         """Open a cache's table, or make one.
 
         Raises:
             ArchiveRefused: it is another's, or there is something else.
         """
-        if not DeltaTable.is_deltatable(str(path)):
-            if path.exists() and any(one.name != _LOG for one in path.iterdir()):
-                raise ArchiveRefused(path=str(path), why="the folder has files, and is no table")
-            path.mkdir(parents=True, exist_ok=True)
-            with suppress(CommitFailedError):  # of two at once, one makes it
+        found = cls._find(place)
+        if found is None:
+            if place.has_others(_LOG):
+                raise ArchiveRefused(path=place.address, why="the folder has files, and is no table")
+            place.make()
+            with place.reached(), suppress(CommitFailedError):  # of two at once, one makes it
                 DeltaTable.create(
-                    str(path),
+                    place.address,
                     schema=schema.append(pa.field(DAY, pa.date32())),
                     mode="ignore",
                     partition_by=DAY,
@@ -132,18 +137,19 @@ class ArchiveTable:
                     description=json.dumps({"eventlog": _FORM, **asdict(identity)}),
                     configuration=_CONFIGURATION,
                 )
-        found = cls.open(path)
+            found = cls.open(place)
         if found.identity != identity:
             has, wanted = found.identity, identity
             what = "dropped and made again since" if (has.cluster, has.cache) == (wanted.cluster, wanted.cache) else "another"
-            raise ArchiveRefused(path=str(path), why=f"it has cache {has.cache!r} of cluster {has.cluster}; {wanted.cache!r} is {what}")
+            raise ArchiveRefused(path=place.address, why=f"it has cache {has.cache!r} of cluster {has.cluster}; {wanted.cache!r} is {what}")
         if found.schema != schema:
-            raise ArchiveRefused(path=str(path), why=f"it has the columns {found.schema.names}, not {schema.names}")
+            raise ArchiveRefused(path=place.address, why=f"it has the columns {found.schema.names}, not {schema.names}")
         return found
 
     def refresh(self) -> None:
         """Learn what was committed meanwhile."""
-        self._delta.update_incremental()
+        with self.place.reached():
+            self._delta.update_incremental()
 
     @property
     def schema(self) -> pa.Schema:
@@ -164,10 +170,11 @@ class ArchiveTable:
         return None if found is None else int(found)
 
     def commit(self, parts: Sequence[NewFile], done: Round) -> None:
-        """Add files, and say how far the table is with them; on the disk when this returns.
+        """Add files, and say how far the table is with them; durable when this returns.
 
         Raises:
             ArchiveTaken: somebody else has gone on meanwhile. Nothing is added.
+            ArchiveUnreachable: nobody knows whether it was done; the table says so when it is opened again.
         """
         actions: list[AddAction | RemoveAction] = [_added(part, is_new=True) for part in parts]
         own = [Transaction(self._app, done.upto)]
@@ -175,12 +182,14 @@ class ArchiveTable:
             own.append(Transaction(f"{self._app}/after", done.after))
         told = {f"{_PREFIX}{name}": json.dumps(value) for name, value in asdict(done).items()}
         properties = CommitProperties(custom_metadata=told, app_transactions=own)
+        before = self._delta.version()
         try:
-            self._delta.create_write_transaction(actions, "append", self._delta.schema(), [DAY], commit_properties=properties)
+            self._write(actions, properties)
         except CommitFailedError as error:
             self.refresh()
-            raise ArchiveTaken(path=str(self.path), upto=self.upto or 0) from error
-        self._settle()
+            if not self._has(parts):
+                raise ArchiveTaken(path=self.place.address, upto=self.upto or 0) from error
+        self._settle(before)
 
     def replace(self, files: Sequence[File], parts: Sequence[NewFile]) -> None:
         """Have other files of the same events in the place of some, in one commit that changes no data.
@@ -193,26 +202,32 @@ class ArchiveTable:
         own = CommitProperties(app_transactions=[Transaction(f"{self._app}/merged", self._delta.version() + 1)])
         actions: list[AddAction | RemoveAction] = [_added(part, is_new=False) for part in parts]
         actions += [_removed(file) for file in files]
+        before = self._delta.version()
         try:
-            self._delta.create_write_transaction(actions, "append", self._delta.schema(), [DAY], commit_properties=own)
+            self._write(actions, own)
         except CommitFailedError as error:
             self.refresh()
-            raise ArchiveRefused(path=str(self.path), why="its files are being merged by somebody else") from error
-        self._settle()
+            if not self._has(parts):
+                raise ArchiveRefused(path=self.place.address, why="its files are being merged by somebody else") from error
+        self._settle(before)
+
+    def _write(self, actions: list[AddAction | RemoveAction], properties: CommitProperties) -> None:
+        with self.place.reached():
+            self._delta.create_write_transaction(actions, "append", self._delta.schema(), [DAY], commit_properties=properties)
+
+    def _has(self, parts: Sequence[NewFile]) -> bool:
+        """Return whether a commit that was refused is there: an answer that was lost is asked for again, and met itself."""
+        return bool(parts) and not {part.path for part in parts} - {file.path for file in self.files()}
 
     def vacuum(self, older_than_hours: int) -> list[str]:
         """Remove files that no commit names, or none any more, and that are so old; return their paths."""
-        return self._delta.vacuum(older_than_hours, dry_run=False, enforce_retention_duration=False, full=True)
+        with self.place.reached():
+            return self._delta.vacuum(older_than_hours, dry_run=False, enforce_retention_duration=False, full=True)
 
-    def _settle(self) -> None:
-        """Have what was committed since this was opened or refreshed on the disk."""
-        before = self._delta.version()
+    def _settle(self, before: int) -> None:
+        """Have what was committed behind a version be durable."""
         self.refresh()
-        log = self.path / _LOG
-        for version in range(before + 1, self._delta.version() + 1):
-            sync(log / f"{version:020}.json")
-        sync(log)
-        sync(self.path)
+        self.place.settle(_LOG, [f"{version:020}.json" for version in range(before + 1, self._delta.version() + 1)])
 
     def files(self) -> list[File]:
         """Return the files, in the order of their lowest ids."""
@@ -232,7 +247,9 @@ class ArchiveTable:
     def rounds(self, *, limit: int | None = None) -> list[Round]:
         """Return the rounds that the table's log still tells of, the newest first."""
         found = []
-        for told in self._delta.history(limit):
+        with self.place.reached():
+            history = self._delta.history(limit)
+        for told in history:
             if f"{_PREFIX}upto" in told:
                 words = {name: json.loads(told[f"{_PREFIX}{name}"]) for name in Round.__dataclass_fields__}
                 found.append(Round(**words | {"ends": tuple(words["ends"])}))
@@ -240,7 +257,8 @@ class ArchiveTable:
 
     def dataset(self) -> Any:
         """Return the table as a `pyarrow.dataset.Dataset`."""
-        return self._delta.to_pyarrow_dataset()
+        with self.place.reached():
+            return self._delta.to_pyarrow_dataset()
 
 
 def _added(part: NewFile, *, is_new: bool) -> AddAction:

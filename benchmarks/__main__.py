@@ -35,6 +35,7 @@ NAMES = (
     "kafka-records",
     "mirror",
     "registry",
+    "validated",
     "http",
     "archive",
     "transactions",

@@ -157,6 +157,12 @@ SCHEMA_TEXTS_BYTES_MAX = 128 * MIB  # ... and the texts of its schemas together:
 SCHEMA_REFERENCES_MAX = 100  # of a schema to others, and of those to further ones
 SCHEMA_STEPS_MAX = 100_000  # places of two schemas that are compared; two that take more are taken for incompatible
 SUBJECT_BYTES_MAX = 1_000
+SCHEMA_PATTERN_SIZE_MAX = 2_000  # instructions that a pattern of a schema becomes
+CHECKED_SCHEMA_BYTES_MAX = 64 * KIB  # of one that values are checked by: made ready, it takes about 100 times as much memory
+CHECKED_SCHEMAS_BYTES_MAX = 1 * MIB  # of those that are kept ready
+CHECK_STEPS_MIN = 1_000  # what the check of a value by its schema may take, 0.1 to 0.2 us each ...
+CHECK_STEPS_A_BYTE_MAX = 16  # ... and that for each byte of it
+CHECK_LOOP_STEPS_MAX = 4_000  # of one frame's values before a thread goes on: less than a millisecond
 
 # reading the state
 PINS_MAX = 256  # moments of the state kept for readers
@@ -178,6 +184,7 @@ assert SEGMENTS_DEFAULT <= SEGMENTS_MAX <= 1 << 16, "a segment is a u16 in every
 assert VALUE_BYTES_MAX <= VALUE_BYTES_CAP < BATCH_BYTES_CAP < 1 << 31, "offsets within a block are int32"
 assert KEY_BYTES_MAX + VALUE_BYTES_MAX + HEADERS_BYTES_MAX < BATCH_BYTES_MAX, "one event fits a batch"
 assert 2 * FIRST_BLOCK_MS_MAX <= PRODUCER_IDLE_MS_MIN, "ids may go faster than a client's clock: a failover costs a lease"
+assert CHECKED_SCHEMA_BYTES_MAX <= CHECKED_SCHEMAS_BYTES_MAX, "one schema is kept ready"
 assert BATCH_BYTES_MAX < FRAME_BYTES_MAX, "one batch fits a frame"
 assert SUBJECT_VERSIONS_MAX * (SUBJECT_BYTES_MAX + 200) < BATCH_BYTES_MAX, "all versions of a subject fit a write, with what removes them"
 assert FRAME_BYTES_MAX <= CONNECTION_BYTES_IN_FLIGHT_MAX <= PROCESS_BYTES_IN_FLIGHT_MAX, "one frame never blocks its own connection"

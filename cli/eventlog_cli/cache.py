@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 NAME = click.argument("name")
-# what a cache made on the command line keeps unless told otherwise
+_SCHEMA_TYPES = {"avro": "AVRO", "json": "JSON"}  # what a registry calls those of a format of caches
 
 
 @click.group("cache", cls=SynonymGroup, synonyms={"delete": "drop", "remove": "drop", "show": "describe", "ls": "list"})
@@ -30,7 +30,12 @@ def command() -> None:
 def _alterable(function: Function) -> Function:
     """Give a command the options that may change during a cache's life."""
     options = (
-        click.option("--schema", metavar="FILE|SUBJECT", help="Avro schema of the values: a file, or the registry's latest of a subject."),
+        click.option(
+            "--schema",
+            metavar="FILE|SUBJECT",
+            help="Schema of the values, Avro or JSON Schema: a file, or the registry's latest of a subject.",
+        ),
+        click.option("--validate/--no-validate", default=None, help="Refuse values that the schema does not take.  [new: store any]"),
         click.option("--events/--no-events", default=None, help="Keep events to be read.  [new: keep]"),
         click.option(
             "--before/--no-before", default=None, help="Keep the value before each change.  [new: keep for json and avro with state]"
@@ -61,7 +66,7 @@ def _alterable(function: Function) -> Function:
 def create(name: str, *, if_not_exists: bool, **options: Any) -> None:
     """Create the cache NAME."""
     with open_client() as client:
-        cache = client.create_cache(name, if_exists="use" if if_not_exists else "error", **_given(options))
+        cache = client.create_cache(name, if_exists="use" if if_not_exists else "error", **_given(options, of=options["format"] or "json"))
         _tell(cache.info())
 
 
@@ -123,11 +128,11 @@ def drop(name: str, *, yes: bool) -> None:
         print_text(f"dropped {name}")
 
 
-def _given(options: dict[str, Any]) -> dict[str, Any]:
+def _given(options: dict[str, Any], *, of: str | None = None) -> dict[str, Any]:
     found = {name: value for name, value in options.items() if value is not None}
     if "schema" in found:
         try:
-            found["schema"] = _schema_text(found["schema"])
+            found["schema"] = _schema_text(found["schema"], of=of)
         except UnicodeDecodeError as error:
             raise click.BadParameter(f"{found['schema']} is not UTF-8", param_hint="--schema") from error
     return found
@@ -139,6 +144,7 @@ def as_row(info: "CacheInfo") -> dict[str, Any]:
         "cache": info.name,
         "format": info.format,
         **({"schema": json.loads(info.schema)} if info.schema else {}),
+        "validate": info.validate,
         "key_format": info.key_format,
         "events": info.events,
         "state": info.state,
@@ -185,7 +191,8 @@ def _tell(info: "CacheInfo", held: Held | None = None) -> None:
     time, size, events = _limits(info)
     lines = (
         ("cache", info.name),
-        ("format", f"avro, {_type_name(json.loads(info.schema))}" if info.schema else info.format),
+        ("format", f"{info.format}, {_type_name(info)}" if info.schema else info.format),
+        ("values", "checked by the schema" if info.validate else "not checked"),
         ("keys", info.key_format),
         ("events", "kept" if info.events else "not kept"),
         ("state", "kept" if info.state else "not kept: events alone"),
@@ -199,25 +206,33 @@ def _tell(info: "CacheInfo", held: Held | None = None) -> None:
         print_text(f"{name:<14} {value}")
 
 
-def _schema_text(given: str) -> str:
-    """Return what `--schema` names: a file that is there, else the latest schema of a subject."""
+def _schema_text(given: str, *, of: str | None) -> str:
+    """Return what `--schema` names: a file that is there, else the latest schema of a subject, as caches `of` a format take it."""
     from pathlib import Path  # noqa: PLC0415 -- which listing caches does without
 
     if (file := Path(given)).is_file():
         return file.read_text(encoding="utf-8")
-    from eventlog_cli.schema import latest_avro  # noqa: PLC0415 -- which asks over HTTP
+    from eventlog_cli.schema import latest_text  # noqa: PLC0415 -- which asks over HTTP
 
     if "/" in given or file.suffix:
         raise click.BadParameter(f"{given} is no file", param_hint="--schema")
-    return latest_avro(given)
+    return latest_text(given, types=[_SCHEMA_TYPES[of]] if of in _SCHEMA_TYPES else [*_SCHEMA_TYPES.values()])
 
 
-def _type_name(schema: Any) -> str:
-    """Return the name of an Avro type, and how many fields it has."""
+def _type_name(info: "CacheInfo") -> str:
+    """Return what a schema is called, and of Avro how many fields it has."""
+    schema = json.loads(info.schema)
+    if info.format == "avro":
+        return _avro_name(schema)
+    title = schema.get("title") if isinstance(schema, dict) else None
+    return f"schema {title}: --json has it" if title else "with a schema: --json has it"
+
+
+def _avro_name(schema: Any) -> str:
     if not isinstance(schema, dict):
         return schema if isinstance(schema, str) else "a union"
     name, fields = schema.get("name") or schema.get("type"), schema.get("fields")
-    return f"{name} with {len(fields)} fields: --json has the schema" if fields is not None else _type_name(name)
+    return f"{name} with {len(fields)} fields: --json has the schema" if fields is not None else _avro_name(name)
 
 
 def _held_row(held: Held) -> dict[str, Any]:

@@ -4,6 +4,7 @@ So it works with any registry of that kind. A refusal is said with the registry'
 """
 
 import os
+from collections.abc import Sequence
 from typing import Any
 from urllib.parse import quote, urlsplit
 
@@ -177,15 +178,16 @@ def delete(subject: str, *, version: str | None, permanent: bool, yes: bool, reg
 # ---------------------------------------------------------------- the registry
 
 
-def latest_avro(subject: str) -> str:
+def latest_text(subject: str, *, types: Sequence[str]) -> str:
     """Return the latest schema of a subject of the cluster's registry, or of the one that the environment names.
 
     Raises:
-        OperationRefused: there is none, or it is not Avro, or refers to others.
+        OperationRefused: there is none, or it is of none of these `types`, or refers to others.
     """
     found = _Registry(None).ask("GET", f"subjects/{_part(subject)}/versions/latest", doing=f"reading the schema of {subject}")
-    if found.get("schemaType", "AVRO") != "AVRO" or found.get("references"):
-        raise OperationRefused(what=f"a cache of subject {subject}", why="a cache takes an Avro schema that refers to no other")
+    if found.get("schemaType", "AVRO") not in types or found.get("references"):
+        taken = " or ".join("an Avro schema" if one == "AVRO" else "a JSON Schema" for one in types)
+        raise OperationRefused(what=f"a cache of subject {subject}", why=f"such a cache takes {taken} that refers to no other")
     return str(found["schema"])
 
 

@@ -161,6 +161,7 @@ class Client(Shown):
         lifespan_ms: int | None = None,
         route_by_prefix: bool | None = None,
         schema: str | None = None,
+        validate: bool | None = None,
         promote: Sequence[str] | str | None = None,
         wait_ms: int | None = None,
         wait_proceeds: bool | None = None,
@@ -171,11 +172,13 @@ class Client(Shown):
         What is None is the node's default: JSON under keys of text, events and state on, before-images with JSON and Avro, events kept for
         7 days and up to 10 GiB.
         A limit of 0 is none. `promote` names fields, as `value.a`, that are stored beside the values, for filters. Listeners
-        to wait for come later, with `alter_cache`: there is none of a cache before the cache.
+        to wait for come later, with `alter_cache`: there is none of a cache before the cache. With `validate` a value that the
+        `schema` (Avro, or a JSON Schema) does not take is refused by the node, with BadValue.
 
         Raises:
             CacheExists: there is one, and `if_exists` is `error`. With `use` it is returned.
-            CacheDiffers: with `use`, and format, schema, key_format, state, before, events or route_by_prefix is given and another there.
+            CacheDiffers: with `use`, and another is there of format, schema, validate, key_format, state, before, events or
+                route_by_prefix than is given.
             BadName: not a name for a cache.
         """
         if if_exists not in ("error", "use"):
@@ -193,6 +196,7 @@ class Client(Shown):
                 "lifespan_ms": lifespan_ms,
                 "route_by_prefix": route_by_prefix,
                 "schema": schema,
+                "validate": validate,
                 "promote": promote,
                 "wait_ms": wait_ms,
                 "wait_proceeds": wait_proceeds,

@@ -122,7 +122,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheInfo:
-    """A cache and its options; they hold from the id `from_id` on. A limit or lifespan of None is none; `schema` is JSON, of avro alone."""
+    """A cache and its options; they hold from the id `from_id` on. A limit or lifespan of None is none; `schema` is JSON."""
 
     name: str
     id: int
@@ -142,6 +142,7 @@ class CacheInfo:
     wait_ms: int | None = None
     wait_proceeds: bool = False
     schema: str = ""
+    validate: bool = False
 
 
 _FORMATS: dict[int, Format] = {pb.JSON: "json", pb.BYTES: "bytes", pb.AVRO: "avro"}
@@ -183,7 +184,7 @@ def cache_options(options: dict[str, object]) -> pb.CacheOptions:
             raise InvalidArgument(why=f"key_format {key_format!r}: use utf8 or bytes")
         found.bytes_keys = key_format == "bytes"
     _take_lists(found, given)
-    for name in ("events", "state", "before", "route_by_prefix", "wait_proceeds"):
+    for name in ("events", "state", "before", "route_by_prefix", "wait_proceeds", "validate"):
         value = given.pop(name, None)
         if value is not None:
             setattr(found, name, bool(value))
@@ -238,6 +239,7 @@ def cache_info(cache: pb.CacheDescription) -> CacheInfo:
         wait_ms=options.wait_ms or None,
         wait_proceeds=options.wait_proceeds,
         schema=options.schema,
+        validate=options.validate,
         from_id=cache.from_id,
     )
 

@@ -23,6 +23,7 @@ from eventlog.control.records import (
     CacheOptions,
     CacheRecord,
     CommitPlan,
+    Format,
     Versioned,
     cache_key,
     decode,
@@ -40,15 +41,18 @@ from eventlog.errors import (
     TooLarge,
     Unalterable,
 )
-from eventlog.limits import CACHE_NAME_BYTES_MAX, CACHES_MAX, LISTENERS_AWAITED_MAX, PROMOTED_FIELDS_MAX
+from eventlog.limits import CACHE_NAME_BYTES_MAX, CACHES_MAX, CHECKED_SCHEMA_BYTES_MAX, LISTENERS_AWAITED_MAX, PROMOTED_FIELDS_MAX
 from eventlog.schema.avro import AvroSchema
+from eventlog.schema.json_check import JsonCheck
+from eventlog.schema.json_types import read_json_schema
 
 UNALTERABLE = ("format", "state", "bytes_keys", "route_by_prefix")
 CONFLICTS_MAX = 32  # more hands do not change caches in one moment
 
 
 assert set(UNALTERABLE) <= set(CacheOptions.__struct_fields__)
-DECISIVE = ("format", "schema", "bytes_keys", "state", "before", "events", "route_by_prefix")  # what is stored, and what can be asked
+# what is stored, and what can be asked
+DECISIVE = ("format", "schema", "validate", "bytes_keys", "state", "before", "events", "route_by_prefix")
 SCHEMA_BYTES_MAX = VALUE_BYTES_MAX // 2  # JSON escapes it once more
 FIRST_CACHE_ID = 1
 INTERNAL_PREFIX = "__"  # of the names of the cluster's own caches
@@ -133,10 +137,15 @@ def check_alike(record: CacheRecord, given: Mapping[str, Any]) -> None:
     for name in (option for option in DECISIVE if option in given):
         found, other = getattr(options, name), getattr(wanted, name)
         if name == "schema" and found and other:
-            found, other = AvroSchema(found).canonical, AvroSchema(other).canonical
+            found, other = _meaning(found, options.format), _meaning(other, wanted.format)
         if found != other:
             option, *texts = _spelled(name, found, other)
             raise CacheDiffers(cache=record.name, option=option, found=texts[0], wanted=texts[1])
+
+
+def _meaning(schema: str, format: Format) -> str:
+    """Return what is equal for two texts of one schema, as far as values go."""
+    return AvroSchema(schema).canonical if format == "avro" else read_json_schema(schema).normal
 
 
 def _spelled(option: str, *values: Any) -> list[str]:
@@ -237,16 +246,28 @@ def _checked(values: Mapping[str, Any]) -> CacheOptions:
         (not options.state and not options.events, "a cache without state and events keeps nothing"),
         (options.before and not options.state, "before-images need state"),
         (options.lifespan_ms and not options.state, "a lifespan needs state"),
-        (options.schema and options.format != "avro", "a schema needs format avro: values of others are not checked against one"),
+        (options.schema and options.format == "bytes", "a schema needs format json or avro: of bytes nobody knows what they say"),
+        (options.validate and not options.schema, "values are checked by a schema: give one"),
         (options.promote and options.format != "json", "fields are promoted of JSON values"),
         (options.promote and not options.events, "promoted fields are stored with events"),
         (options.format == "avro" and not options.schema, "format avro needs a schema"),
     ):
         if condition:
             raise InvalidArgument(why=why)
+    if options.schema:
+        _check_schema(options)
+    return options
+
+
+def _check_schema(options: CacheOptions) -> None:
+    if options.validate and len(options.schema.encode()) > CHECKED_SCHEMA_BYTES_MAX:
+        raise TooLarge(what="the schema that values are checked by", size=len(options.schema), limit=CHECKED_SCHEMA_BYTES_MAX)
     if options.format == "avro":
         AvroSchema(options.schema)
-    return options
+    elif options.validate:
+        JsonCheck(options.schema)
+    else:
+        read_json_schema(options.schema)
 
 
 class CacheRecords:

@@ -207,6 +207,7 @@ class RebalanceRecord(Record, frozen=True, kw_only=True):
 class CacheOptions(Record, frozen=True, kw_only=True):
     """How a cache behaves. Limits and lifespans of 0 are none; `schema` is the text of one, or empty.
 
+    Values are checked by the schema before they are written if `validate`.
     `retain_bytes` counts one replica's. Keys are UTF-8 unless `bytes_keys`, and hashed up to their first 0x00 if `route_by_prefix`.
     `promote` holds paths with commas between them, `wait_listeners` the listeners that writers wait for.
     """
@@ -226,6 +227,7 @@ class CacheOptions(Record, frozen=True, kw_only=True):
     wait_listeners: str = ""
     wait_ms: Limit = 0
     wait_proceeds: bool = False
+    validate: bool = False
 
     @property
     def promoted(self) -> tuple[str, ...]:

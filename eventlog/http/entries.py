@@ -158,6 +158,7 @@ class NewCache(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     format: str | None = None
     key_format: str | None = None
     schema: str | None = None
+    validate: bool | None = None
     events: bool | None = None
     state: bool | None = None
     before: bool | None = None

@@ -32,7 +32,7 @@ def bounded(node: Node, servers: Sequence[HasFigures]) -> Iterator[Row]:
         yield (name, *row)
     for name, row in (node.state_reads.figures() | node.iterations.figures()).items():
         yield (name, *row)
-    for name, row in (node.near.figures() | node.coordinators.figures()).items():
+    for name, row in (node.near.figures() | node.coordinators.figures() | node.value_gate.figures()).items():
         yield (name, *row)
     for server in (*servers, node.schemas):
         for name, row in server.figures().items():

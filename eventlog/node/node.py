@@ -90,6 +90,7 @@ from eventlog.node.state.state_reads import StateReads
 from eventlog.node.workers import MakeWorker
 from eventlog.node.writing.forward_write import OwnWrites, PartedWrites, awaited
 from eventlog.node.writing.storage import StorageThread
+from eventlog.node.writing.value_gate import ValueGate
 from eventlog.node.writing.writer import NodeWriter, WriterHooks
 from eventlog.read.answer import CommittedGroup
 from eventlog.read.cursor import Lost
@@ -173,7 +174,7 @@ class Node:
         self.leaders = Leaders(self.segments)
         self.freshness = Freshness(self)
         self._make_parts()
-        self._make_readers(opened.make_worker)
+        self._make_threaded(opened.make_worker)
         self.followed = self._new_followed(opened)
         self._make_replication()
         self.checkpoints = Checkpoints(
@@ -245,8 +246,9 @@ class Node:
         self.cache_changes = CacheChanges(self)
         self.data_check = DataCheck(self)
 
-    def _make_readers(self, make_worker: MakeWorker) -> None:
-        """Make what serves those who read."""
+    def _make_threaded(self, make_worker: MakeWorker) -> None:
+        """Make what has a thread for what would hold the loop, and those whom it serves."""
+        self.value_gate = ValueGate(self.writer, thread=ReaderThread(make_worker("values")))
         self.near = NearReaders(self)
         self.mending = Mending(self)
         columns = Path(self.config.data) / "columns"
@@ -291,6 +293,7 @@ class Node:
     def start(self) -> None:
         """Start the threads and the writer's task."""
         self.storage.start()
+        self.value_gate.start()
         self.tail.start(int(self.core.ends.max(initial=0)))  # everything up to there is in the store alone
         if any(start.first % ID_STEP != self.number for segment in range(self.segments) for start in self.core.history(segment)):
             self.steps.share()

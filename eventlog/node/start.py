@@ -69,9 +69,11 @@ class Started:
         """
         node = self.node
         if clean:
+            await node.value_gate.drain()
             await node.writer.drain()
             await node.checkpoints.write()
         await node.end_tasks()
+        await node.value_gate.stop()
         await node.reads.stop()
         await node.state_reads.stop()
         node.iterations.stop()

@@ -150,4 +150,7 @@ def is_logical(schema: dict[str, Any]) -> bool:
     precision, scale, size = schema.get("precision"), schema.get("scale", 0), schema.get("size")
     if type(precision) is not int or type(scale) is not int or not 0 <= scale <= precision or not precision:
         return False
-    return base == "bytes" or (type(size) is int and 10**precision <= 1 << (8 * size - 1))
+    return base == "bytes" or (type(size) is int and precision * _BITS_PER_DIGIT[0] <= (8 * size - 1) * _BITS_PER_DIGIT[1])
+
+
+_BITS_PER_DIGIT = (33_219_280_948_873_623_478_703_194_294_894, 10**31)  # log2(10) as a fraction: a schema may name any number of digits

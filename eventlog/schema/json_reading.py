@@ -25,7 +25,7 @@ from math import inf
 from typing import Any
 
 from eventlog.limits import SCHEMA_DEPTH_MAX, SCHEMA_STEPS_MAX
-from eventlog.schema.json_types import JsonTypes, SchemaNode
+from eventlog.schema.json_types import DRAFTS_OF, JsonTypes, SchemaNode
 
 _KINDS = frozenset({"null", "boolean", "object", "array", "string", "integer", "fraction"})
 _NUMBERS = frozenset({"integer", "fraction"})
@@ -48,16 +48,6 @@ _NARROWING = frozenset(
     {"if", "then", "else", "contains", "minContains", "maxContains", "propertyNames", "unevaluatedProperties", "unevaluatedItems"}
 )
 """Not covered, but known to take values away: without harm where the writer has them and the reader does not."""
-_DRAFTS_OF = {
-    **dict.fromkeys(("const", "contains", "propertyNames"), (6, 2020)),
-    **dict.fromkeys(("if", "then", "else"), (7, 2020)),
-    **dict.fromkeys(("dependentRequired", "dependentSchemas", "minContains", "maxContains"), (2019, 2020)),
-    **dict.fromkeys(("unevaluatedProperties", "unevaluatedItems"), (2019, 2020)),
-    "prefixItems": (2020, 2020),
-    "dependencies": (4, 7),
-    "additionalItems": (4, 2019),
-}
-"""The first and the last draft in which a keyword means something. In others it is unknown."""
 
 
 def why_json_not_read(*, reader: JsonTypes, writer: JsonTypes) -> str:
@@ -419,7 +409,7 @@ class _Bases:
 def _unknown(node: SchemaNode, known: frozenset[str]) -> Iterator[str]:
     """Yield keywords of which nobody here knows what they mean, in this draft or at all."""
     for keyword in node.tree:
-        first, last = _DRAFTS_OF.get(keyword, (0, 2020))
+        first, last = DRAFTS_OF.get(keyword, (0, 2020))
         is_known = keyword in known and first <= node.home.draft <= last
         if not is_known and keyword not in _DESCRIBING and "." not in keyword and not keyword.startswith("x-"):
             yield keyword

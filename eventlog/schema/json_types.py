@@ -17,6 +17,16 @@ from eventlog.schema.reading import read_schema_json
 TYPES = ("null", "boolean", "object", "array", "number", "integer", "string")
 _DRAFTS = {"draft-04": 4, "draft-06": 6, "draft-07": 7, "2019-09": 2019, "2020-12": 2020}
 DRAFT_DEFAULT = 7
+DRAFTS_OF = {
+    **dict.fromkeys(("const", "contains", "propertyNames"), (6, 2020)),
+    **dict.fromkeys(("if", "then", "else"), (7, 2020)),
+    **dict.fromkeys(("dependentRequired", "dependentSchemas", "minContains", "maxContains"), (2019, 2020)),
+    **dict.fromkeys(("unevaluatedProperties", "unevaluatedItems"), (2019, 2020)),
+    "prefixItems": (2020, 2020),
+    "dependencies": (4, 7),
+    "additionalItems": (4, 2019),
+}
+"""The first and the last draft in which a keyword means something. In others it is unknown."""
 
 Check = Callable[[Any], bool]
 

@@ -60,7 +60,13 @@ class CacheState:
     producers: ProducerTable
     seeds: list[int] = field(default_factory=list)
     dropped: bool = False
+    unchecked: int = 0
     stored_bytes: int = 0
+
+    @property
+    def is_gated(self) -> bool:
+        """Return whether a frame goes to the writer by the gate of values, which holds `unchecked` ones now."""
+        return self.options.validate or self.unchecked > 0
 
     @property
     def is_internal(self) -> bool:

@@ -343,6 +343,13 @@ class ProducerTable:
         producer = self._producers.get(number)
         return producer is not None and producer.last.item(segment) + 1 == sequence
 
+    def has_taken(self, number: int, segments: Ints, sequences: Ints) -> bool:
+        """Whether blocks of a producer are written already, or on their way: all of them."""
+        producer = self._producers.get(number)
+        if producer is None or int(segments.max()) >= len(producer.last):
+            return False
+        return bool((producer.last[segments] >= sequences).all())
+
     def last_logged(self, number: int, segment: int) -> int:
         """Return the sequence of the last block of a producer that is in the log of a segment, -1 where none is known."""
         producer = self._producers.get(number)

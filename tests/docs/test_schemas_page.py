@@ -19,7 +19,7 @@ def test_every_block_does_what_the_page_shows(tmp_path: Path):
     assert {block.language for block in blocks} == {"sh", "python", "text"}
     with NodeProcess(tmp_path / "node") as node:
         path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-        environment = os.environ | {"EVENTLOG_REGISTRY": f"http://{node.http}", "PATH": path}
+        environment = os.environ | {"EVENTLOG_REGISTRY": f"http://{node.http}", "EVENTLOG_SERVER": node.address, "PATH": path}
         for block, after in pairwise([*blocks, Block(language="", text="", line=0)]):
             if block.language == "text":
                 continue

@@ -74,7 +74,7 @@ def submit(
         spoil(body)
     table, blocks = read_table(memoryview(body), len(frame.table))
     done: asyncio.Future[WriteResult | EventLogError] = asyncio.get_running_loop().create_future()
-    node.writer.submit(
+    (node.value_gate if cache.is_gated else node.writer).submit(
         Pending(
             cache=cache,
             table=table,

@@ -109,4 +109,7 @@ def test_a_cache_takes_the_latest_schema_of_a_subject(schema: Shell, tmp_path: P
     assert (file.code, "missing.avsc is no file" in file.err) == (2, True)
     schema.ok("schema", "register", "json-value", written(tmp_path / "s.json", {"type": "object"}), "--type", "json")
     other = schema.run("cache", "create", "none", "--format", "avro", "--schema", "json-value")
-    assert (other.code, "takes an Avro schema" in other.err) == (1, True)
+    assert (other.code, "takes an Avro schema that" in other.err) == (1, True)
+    schema.ok("cache", "create", "json-cached", "--schema", "json-value")
+    other = schema.run("cache", "create", "none", "--schema", "cached-value")
+    assert (other.code, "takes a JSON Schema that" in other.err) == (1, True)

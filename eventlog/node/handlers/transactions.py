@@ -10,6 +10,7 @@ from eventlog.limits import BATCH_EVENTS_MAX, REQUEST_TIMEOUT_MS_DEFAULT, STAGE_
 from eventlog.node.cluster.forward import Forwarding
 from eventlog.node.consumers.inner import Inner
 from eventlog.node.consumers.transactions import ATTEMPT_BYTES, Transactions, check_attempts, read_attempts
+from eventlog.node.writing.value_gate import ValueGate
 from eventlog.node.writing.writer import NodeWriter
 from eventlog.routing.window import SEQUENCE_MAX
 from eventlog.state.caches import Caches, CacheState
@@ -31,6 +32,7 @@ class TransactionsHandlersGround(Protocol):
     caches: Caches
     inner: Inner
     writer: NodeWriter
+    value_gate: ValueGate
     forwarding: Forwarding
     transactions: Transactions
 
@@ -53,7 +55,11 @@ async def stage(node: TransactionsHandlersGround, exchange: Exchange) -> None:
     if request.keep_ms > STAGE_KEEP_MS_MAX:
         raise InvalidArgument(why=f"what is laid ready is kept for at most {STAGE_KEEP_MS_MAX} ms")
     node.check_writable()
-    node.writer.check(_as_written(node.caches.find(request.cache_id), table, blocks))
+    cache = node.caches.find(request.cache_id)
+    pending = _as_written(cache, table, blocks)
+    node.writer.check(pending)
+    if cache.options.validate:
+        await node.value_gate.check(pending)
     keep_ms = request.keep_ms or STAGE_KEEP_MS_DEFAULT
     until_ms = kept_until(node.clock.physical_ms(), keep_ms)
     chunks = await node.transactions.stage(

@@ -17,6 +17,7 @@ from eventlog.node.cluster.primaries import Led, Primaries, time_to_ask
 from eventlog.node.copying.replicate import Replicas
 from eventlog.node.state.entries import EntryThread
 from eventlog.node.writing.forward_write import FramePart, PartedWrites, WholeWrite
+from eventlog.node.writing.value_gate import ValueGate
 from eventlog.node.writing.writer import NodeWriter
 from eventlog.state.caches import Caches, CacheState
 from eventlog.transport.connection import Exchange
@@ -38,6 +39,7 @@ class WriteHandlersGround(Protocol):
     caches: Caches
     entries: EntryThread
     writer: NodeWriter
+    value_gate: ValueGate
     parted_writes: PartedWrites
 
     def check_writable(self) -> None: ...
@@ -79,9 +81,10 @@ def _submit(
 ) -> None:
     request = exchange.message.write
     node.check_writable()
-    node.writer.submit(
+    cache = node.caches.find(request.cache_id)
+    (node.value_gate if cache.is_gated else node.writer).submit(
         Pending(
-            cache=node.caches.find(request.cache_id),
+            cache=cache,
             table=frame[0],
             blocks=frame[1],
             producer=request.producer_id,

@@ -21,6 +21,7 @@ from eventlog.node.cluster.forward import translated
 from eventlog.node.cluster.leaders import Leaders
 from eventlog.node.cluster.peers import Peers
 from eventlog.node.copying.replicate import Replicas
+from eventlog.node.writing.value_gate import ValueGate
 from eventlog.node.writing.writer import NodeWriter
 from eventlog.state.caches import CacheState
 from eventlog.transport.stream import Reply
@@ -199,6 +200,7 @@ class OwnWritesGround(Protocol):
     """What this module needs of the node."""
 
     writer: NodeWriter
+    value_gate: ValueGate
     parted_writes: PartedWrites
 
     def check_writable(self) -> None: ...
@@ -238,7 +240,9 @@ class OwnWrites:
 
         def local(own: FramePart, told: Callable[[WriteResult | EventLogError], None]) -> None:
             self._node.check_writable()
-            self._node.writer.submit(
+            # the values of a producer of this node's own were checked when they were laid ready
+            is_gated = cache.is_gated and not producer
+            (self._node.value_gate if is_gated else self._node.writer).submit(
                 Pending(
                     cache=cache,
                     table=own.table,

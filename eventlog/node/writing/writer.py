@@ -88,7 +88,7 @@ class NodeWriter:
         self._core = replicas.core
         self._clock = clock
         self._overlay = overlay
-        self._bounds = bounds
+        self.bounds = bounds
         self._drafter = Drafter(overlay=overlay, store=store, bounds=bounds, put_back=self.queue.put_back)
         self._hooks = hooks
         self.wait_ms_max = wait_ms_max  # how long a group waits for ids
@@ -113,7 +113,7 @@ class NodeWriter:
 
     def check(self, pending: Pending) -> None:
         """Look at a frame that is to be written later. Raises BadBlock, TooLarge: it would be refused."""
-        check_frame(pending, bounds=self._bounds, now=self._clock.physical_ms() - EPOCH_MS)
+        check_frame(pending, bounds=self.bounds, now=self._clock.physical_ms() - EPOCH_MS)
 
     def submit(self, pending: Pending) -> None:
         """Queue a frame for the next group."""
@@ -221,7 +221,7 @@ class NodeWriter:
 
     def _has_sent_few(self, frames: list[Pending]) -> bool:
         """Send a group of a few plain events; False where that is not all that is to be done."""
-        found = few_of(frames, self._bounds)
+        found = few_of(frames, self.bounds)
         if found is None:
             return False
         few, rest = found

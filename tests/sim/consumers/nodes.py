@@ -53,9 +53,9 @@ class SimNode:
         self.own_writes = OwnWrites(self)
         self.freshness = SimpleNamespace(is_fresh=lambda _: shelf.chance.random() < 0.5, refresh=self._refresh)
         self.entries = SimNodeEntries(number, shelf)
-        self.writer = SimpleNamespace(submit=self._submit)
+        self.writer = self.value_gate = SimpleNamespace(submit=self._submit)
         self.peers = SimNodePeers(send)
-        internal = SimpleNamespace(name="__groups", cache_id=_GROUPS_ID, live=np.ones(segments, np.int64), is_internal=True)
+        internal = SimpleNamespace(name="__groups", cache_id=_GROUPS_ID, live=np.ones(segments, np.int64), is_internal=True, is_gated=False)
         events = SimpleNamespace(name="events", options=SimpleNamespace(events=True))
         self.caches = SimpleNamespace(
             named=lambda _: internal,

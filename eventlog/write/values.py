@@ -7,7 +7,7 @@ wait. So a frame may be checked in pieces, and elsewhere than on the loop.
 from collections.abc import Iterator
 from typing import Protocol
 
-from eventlog.batch.check import BadBlocks, BlockLimits, check_blocks, slices
+from eventlog.batch.check import BadBlocks, BlockLimits, check_blocks
 from eventlog.batch.marks import HEADERS
 from eventlog.batch.one import find_one
 from eventlog.errors import BadValue
@@ -34,47 +34,48 @@ class FrameCheck:
         self._row: tuple[bytes, bytes] | None = None
         self.refusal: BadValue | None = None
 
-    def look(self, steps: int) -> bool:
-        """Go on for about so many steps; return whether all is said. A value that needs more than are left is looked at again."""
+    def look(self, steps: int, *, ends_values: bool) -> bool:
+        """Go on for about so many steps; return whether all is said.
+
+        With `ends_values` the last value gets all the steps that it may take. Without, it is looked at again where too few are left for it,
+        or too little room for its depth.
+        """
         for key, value in self._left():
-            most = steps_of(value)
-            meter = Meter(min(most, steps))
+            meter = Meter(given := steps_of(value) if ends_values else min(steps_of(value), steps))
             try:
-                self._check.check(value, meter)
-            except Misfit as misfit:
-                self.refusal = _refused(key, misfit.sentence)
-                return True
+                why = self._why_refused(value, meter, is_last_word=ends_values)
             except (OutOfSteps, RecursionError):
                 self._row = key, value
                 return False
-            steps -= min(most, steps) - meter.left
+            if why:
+                self.refusal = BadValue(key=key.decode(errors="backslashreplace"), why=why)
+                return True
+            steps -= given - meter.left
             if steps <= 0:
                 return False
         return True
 
-    def look_at_all(self) -> None:
-        """Go on up to the end, with as many steps as each value may take."""
-        for key, value in self._left():
-            try:
-                self._check.check(value, Meter(steps_of(value)))
-            except Misfit as misfit:
-                self.refusal = _refused(key, misfit.sentence)
-            except OutOfSteps:
-                self.refusal = _refused(key, f"its check by the schema takes more than {steps_of(value):,} steps")
-            except RecursionError:
-                self.refusal = _refused(key, "it is nested too deep to be checked by the schema")
-            if self.refusal is not None:
-                return
+    def _why_refused(self, value: bytes, meter: Meter, *, is_last_word: bool) -> str:
+        """Return why a value is not taken, nothing if it is. Raises OutOfSteps, RecursionError, but for the last word."""
+        try:
+            self._check.check(value, meter)
+        except Misfit as misfit:
+            return misfit.sentence
+        except OutOfSteps:
+            if not is_last_word:
+                raise
+            return f"its check by the schema takes more than {steps_of(value):,} steps"
+        except RecursionError:
+            if not is_last_word:
+                raise
+            return "it is nested too deep to be checked by the schema"
+        return ""
 
     def _left(self) -> Iterator[tuple[bytes, bytes]]:
         if self._row is not None:
             row, self._row = self._row, None
             yield row
         yield from self._rows
-
-
-def _refused(key: bytes, why: str) -> BadValue:
-    return BadValue(key=key.decode(errors="backslashreplace"), why=why)
 
 
 def _rows(pending: Pending, limits: BlockLimits) -> Iterator[tuple[bytes, bytes]]:
@@ -90,6 +91,6 @@ def _rows(pending: Pending, limits: BlockLimits) -> Iterator[tuple[bytes, bytes]
     except BadBlocks:
         return
     puts = (blocks.kinds == Kind.CREATED).nonzero()[0]
-    keys = slices(data, blocks.key_at[puts], blocks.key_end[puts])
-    values = slices(data, blocks.value_at[puts], blocks.value_end[puts])
-    yield from zip(map(bytes, keys), map(bytes, values), strict=True)
+    places = (at[puts].tolist() for at in (blocks.key_at, blocks.key_end, blocks.value_at, blocks.value_end))
+    for key_at, key_end, value_at, value_end in zip(*places, strict=True):
+        yield bytes(data[key_at:key_end]), bytes(data[value_at:value_end])

@@ -117,11 +117,15 @@ def test_what_is_with_the_thread_at_the_end_is_written(tmp_path: Path) -> None:
     assert len(late[0].result().ids) == 3_000  # type: ignore[attr-defined]
 
 
-def test_a_thread_that_has_ended_refuses(tmp_path: Path) -> None:
+def test_a_thread_that_has_ended_refuses_all_that_stands_in_line(tmp_path: Path) -> None:
     async def act(node: Node) -> None:
         cache = await cache_of(node, **CHECKED)
+        waiting = [submit(node, cache, [(key, GOOD) for key in same_segment(3_000)]) for _ in range(4)]
         await node.value_gate.stop()
-        assert isinstance(await submit(node, cache, [(KEY, GOOD)]), Stopping)
+        told = [*await asyncio.gather(*waiting), await submit(node, cache, [(KEY, GOOD)] * 2_000)]
+        assert isinstance(told[-1], Stopping)
+        assert {isinstance(one, Stopping) for one in told[2:]} == {True}
+        assert (cache.unchecked, node.value_gate.nbytes) == (0, 0)
 
     with_node(tmp_path, act)
 
@@ -136,6 +140,21 @@ def test_a_value_that_asks_for_too_much_work_is_refused(tmp_path: Path) -> None:
             refused = await submit(node, cache, [(KEY, b"1")])
             assert isinstance(refused, BadValue)
             assert refused.why == "its check by the schema takes more than 1,016 steps"
+
+    with_node(tmp_path, act)
+
+
+def test_a_cache_that_asks_for_much_work_delays_another_by_a_turn(tmp_path: Path) -> None:
+    wide = {"properties": {"id": {"oneOf": [{"const": number} for number in range(200)]}}}
+
+    async def act(node: Node) -> None:
+        busy = await cache_of(node, "busy", format="json", schema=json.dumps(wide), validate=True)
+        other = await cache_of(node, **CHECKED)
+        large = submit(node, busy, [(b"%d" % row, b'{"id":199}') for row in range(20_000)])  # many turns
+        small = submit(node, other, [(KEY, GOOD)])
+        assert (await small).ids.item(0) > 0
+        assert not large.done()
+        assert len((await large).ids) == 20_000
 
     with_node(tmp_path, act)
 

@@ -36,6 +36,10 @@ class Via:
     connection: int = 0
 
 
+NO_CONNECTION = Via()
+"""Of members over HTTP: each of their requests may come over another connection, to another node."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beat:
     """What a member says again and again. `epoch` 0: it joins; `owned` is what it is reading at this moment."""
@@ -110,6 +114,10 @@ class Coordinator:
     def closed(self, member: str, via: Via, now_ms: int) -> None:
         """Note that a live node reports a member's own connection closed."""
         self.sessions.closed(member, via, now_ms)
+
+    def committed(self, member: str, now_ms: int) -> None:
+        """Note that a member has committed."""
+        self.sessions.committed(member, now_ms)
 
     def adopt(self, state: GroupState, now_ms: int) -> None:
         """Go by `state` from now on: it is kept."""
@@ -349,6 +357,12 @@ class Sessions:
             self._coming = member, via
         elif via not in self._closed:
             session.via = via
+            session.ends_ms = now_ms + session.timeout_ms
+
+    def committed(self, member: str, now_ms: int) -> None:
+        """Note that a member has committed: one that speaks over no connection of its own says nothing else while it works."""
+        session = self._sessions.get(member)
+        if session is not None and session.via == NO_CONNECTION:
             session.ends_ms = now_ms + session.timeout_ms
 
     def closed(self, member: str, via: Via, now_ms: int) -> None:

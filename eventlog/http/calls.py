@@ -29,6 +29,7 @@ from eventlog.errors import (
     TooLarge,
     UnsupportedBody,
 )
+from eventlog.ids import ID_MAX
 
 JSON: Final = "application/json"
 Given = TypeVar("Given")
@@ -264,6 +265,18 @@ def condition_of(given: Mapping[str, str]) -> dict[str, Any]:
         if not isinstance(wanted["parameters"], list | dict):
             raise InvalidArgument(why="parameters are neither a list nor an object")
     return wanted
+
+
+def is_number(given: int | str) -> bool:
+    """Whether it is an id as a number, or as text because the numbers of JavaScript end at 2^53; else it is a word or a token."""
+    return isinstance(given, int) or (given.isascii() and given.isdigit())
+
+
+def id_of(given: int | str) -> int:
+    """Return an id that is given as a number or as text. Raises InvalidArgument: it is none."""
+    if not is_number(given) or not 0 <= (found := int(given) if len(str(given)) < 20 else -1) <= ID_MAX:
+        raise InvalidArgument(why=f"{given!r:.60} is no id: give a whole number from 0 to {ID_MAX}")
+    return found
 
 
 async def json_body(call: Call, decode: Callable[[bytes], Given], *, what: str) -> Given:

@@ -16,7 +16,7 @@ from eventlog.batch.json_lines import JsonLines
 from eventlog.client.reading.batches import EventBatch
 from eventlog.errors import EventLogError, InvalidArgument
 from eventlog.events import Event
-from eventlog.http.calls import Call, Route, condition_of, told
+from eventlog.http.calls import Call, Route, condition_of, id_of, is_number, told
 from eventlog.http.local import LocalCore, LocalReads
 from eventlog.http.shared import SharedAnswers
 from eventlog.limits import POLL_WAIT_MS_MAX
@@ -27,6 +27,7 @@ HEAD_S: Final = 0.25  # after which the head goes out though nothing has come ye
 SILENCE_S: Final = 15.0  # after which a comment keeps a stream of server-sent events open: proxies close what is silent for longer
 EVENTS_MAX: Final = (1 << 31) - 1
 BATCH_BYTES: Final = 256 << 10
+TIME_MS_MAX: Final = 1 << 53
 PARAMETERS: Final = frozenset(
     {"after", "position", "from_time", "where", "parameters", "select", "listener", "continuous", "state_first", "follow", "max", "wait"}
 )
@@ -80,7 +81,7 @@ def _wanted(call: Call, *, follows: bool) -> dict[str, Any]:
         wanted[name] = call.flag(name, default=False)
     wanted["follow"] = call.flag("follow", default=follows)
     if "from_time" in given:
-        wanted["from_time"] = call.number("from_time", 0, low=0, high=1 << 53)
+        wanted["from_time"] = call.number("from_time", 0, low=0, high=TIME_MS_MAX)
     if len(starts := [given[name] for name in ("after", "position") if name in given]) > 1:
         raise InvalidArgument(why="after and position exclude each other")
     if last := call.request.headers.get("Last-Event-ID"):
@@ -88,7 +89,7 @@ def _wanted(call: Call, *, follows: bool) -> dict[str, Any]:
         wanted["state_first"] = False
         starts = [last]
     for start in starts:
-        wanted["from_id"] = int(start) if start.isascii() and start.isdigit() else start
+        wanted["from_id"] = id_of(start) if is_number(start) else start
     return wanted
 
 

@@ -12,9 +12,8 @@ from aiohttp import web
 
 from eventlog.client.listeners import ListenerAdmin, ListenerInfo
 from eventlog.errors import InvalidArgument, ListenerNotFound
-from eventlog.http.calls import Call, Route, answer, json_body
+from eventlog.http.calls import Call, Route, answer, id_of, is_number, json_body
 from eventlog.http.local import LocalCore
-from eventlog.ids import ID_MAX
 
 _IDS: Final = ("last_id", "first_id", "from_id", "position_id")
 
@@ -100,7 +99,7 @@ class ListenerRoutes:
         """Note how far a durable listener has come; it never goes back. Written down when this is answered."""
         found = await self._named(call)
         upto = (await json_body(call, _decode_reached, what="position")).position
-        await self._admin.acknowledge(found.id, _id(upto) if _is_number(upto) else upto)
+        await self._admin.acknowledge(found.id, id_of(upto) if is_number(upto) else upto)
         return answer(200, _shown(await self._admin.describe(found.id)))
 
     async def remove(self, call: Call) -> web.Response:
@@ -118,23 +117,12 @@ class ListenerRoutes:
         return found
 
 
-def _is_number(given: int | str) -> bool:
-    return isinstance(given, int) or (given.isascii() and given.isdigit())
-
-
-def _id(given: int | str) -> int:
-    """Return an id that is a number, or text because the numbers of JavaScript end at 2^53."""
-    if not 0 <= (found := int(given) if len(str(given)) < 20 else -1) <= ID_MAX:
-        raise InvalidArgument(why=f"{given!r:.60} is no id: give a whole number from 0 to {ID_MAX}")
-    return found
-
-
 def _start(given: int | str | None) -> int | Literal["earliest"] | None:
     if given is None or given == "earliest":
         return None if given is None else "earliest"
-    if not _is_number(given):
+    if not is_number(given):
         raise InvalidArgument(why=f"from_id is {given!r:.60}: give an id or earliest")
-    return _id(given)
+    return id_of(given)
 
 
 def _shown(info: ListenerInfo) -> dict[str, Any]:

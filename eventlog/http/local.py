@@ -16,9 +16,12 @@ import numpy.typing as npt
 from eventlog.arrays import Ints
 from eventlog.batch.build import Columns, WriteFrame, build_write
 from eventlog.batch.one import build_one
-from eventlog.client.connections.known import KnownRoutes
+from eventlog.client.connections.known import KnownRoutes, topology_of
 from eventlog.client.connections.requests import Requests
 from eventlog.client.listeners import CacheListeners
+from eventlog.client.members.lanes import MemberLanes
+from eventlog.client.members.member import Outage
+from eventlog.client.members.progress import MemberProgress
 from eventlog.client.options import ClientOptions
 from eventlog.client.reading.batches import EventBatch, Order
 from eventlog.client.reading.entries import CacheEntries
@@ -31,7 +34,7 @@ from eventlog.client.writing.singles import CacheSingles, Condition, Expecting, 
 from eventlog.errors import BadMessage, ClientClosed, ConnectionLost, EventLogError, OutcomeUnknown
 from eventlog.events import EventSource, Kind
 from eventlog.http.shared import SharedAnswers
-from eventlog.limits import KIB, PROCESS_BYTES_IN_FLIGHT_MAX
+from eventlog.limits import KIB, POLL_WAIT_MS_MAX, PROCESS_BYTES_IN_FLIGHT_MAX
 from eventlog.routing.routes import Routes
 from eventlog.transport.connection import Connection, Dispatch
 from eventlog.transport.greeting import GreetingOptions
@@ -43,6 +46,7 @@ from eventlog.wire.kinds import read_error
 from eventlog.wire.session import SessionOptions
 
 NAME: Final = "http"
+LANES_MS_MAX: Final = 2 * POLL_WAIT_MS_MAX  # longer than any request of a group's member takes: what it cannot read meanwhile comes later
 READ_AHEAD_BYTES: Final = 256 * KIB  # of one stream: with all that there may be, what nobody reads stays small
 _OPTIONS: Final = ClientOptions(routing="any", idempotent=False, name=NAME, read_ahead_bytes=READ_AHEAD_BYTES)
 
@@ -285,6 +289,18 @@ class LocalReads(CacheReads, CacheEntries):
     """
 
     _core: LocalCore
+
+    @property
+    def core(self) -> LocalCore:
+        """What its requests share."""
+        return self._core
+
+    async def lanes(self, reading: Reading, progress: MemberProgress) -> MemberLanes:
+        """Return what reads a group member's segments, from where its progress says. Each node's are asked for apart: one may be gone."""
+        reply = await self._core.requests.ask(Message(get_topology=pb.GetTopology()))
+        self._core.nodes.took(topology_of(reply.message.topology_answer))
+        outage = Outage(self.name, outage_ms=LANES_MS_MAX, told_ms=LANES_MS_MAX)
+        return MemberLanes(self._core, progress, source=await self._source(reading), reading=reading, outage=outage)
 
     def _unpack(self, begun: Reading, source: EventSource, order: Order = "id") -> Unpack:
         unpack = super()._unpack(begun, source, order)

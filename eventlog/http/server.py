@@ -19,6 +19,7 @@ from eventlog.http.bulk import Bulk
 from eventlog.http.calls import BodyBounds, called, check_page, refusal
 from eventlog.http.entries import CacheRoutes, EntryRoutes
 from eventlog.http.events import Events
+from eventlog.http.groups import GroupRoutes
 from eventlog.http.listeners import ListenerRoutes
 from eventlog.http.local import InsideRoads, LocalCore
 from eventlog.http.registry import Registrar, answer, is_registry_path
@@ -76,7 +77,8 @@ class Api:
         )
         self._shared = SharedAnswers()
         core = LocalCore(self._roads, self._shared)
-        parts = (CacheRoutes(core), Bulk(core), EntryRoutes(core), Events(core), ListenerRoutes(core))
+        self._groups = GroupRoutes(core)
+        parts = (CacheRoutes(core), Bulk(core), EntryRoutes(core), Events(core), ListenerRoutes(core), self._groups)
         self._routes = [route for part in parts for route in part.routes()]
         self._connections: set[object] = set()
         self._connections_peak = 0
@@ -101,6 +103,7 @@ class Api:
             "http_body_bytes": (self._bounds.used, self._bounds.all_bytes_max, self._bounds.peak),
             **self._roads.figures(),
             **self._shared.figures(),
+            **self._groups.figures(),
         }
 
     async def answer(self, request: web.BaseRequest) -> web.StreamResponse:

@@ -1,5 +1,7 @@
 """The one token of a position, the same in polls, commits, checkpoints and files: binary, and as printable text.
 
+Of many segments it is long, and most of it is alike: where it is a line of what people and shells handle there is a short text of it.
+
 Binary, little-endian:
 
     version u8 = 1 | flags u8 | cluster bytes u8 | 0 u8 | segments n u16 | 0 u16 | cache u32 | cluster, UTF-8
@@ -14,6 +16,7 @@ One position has one token: what could be written in two ways is refused in all 
 """
 
 import binascii
+import zlib
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from struct import Struct
 from typing import Any
@@ -22,6 +25,7 @@ import numpy as np
 
 from eventlog.arrays import Ints
 from eventlog.checksum import crc32c
+from eventlog.limits import FRAME_HEADER_BYTES_MAX
 from eventlog.read.position import Acknowledged, PinStep, Position, SegmentPositions, bad_token, checked
 
 VERSION = 1
@@ -179,3 +183,24 @@ def from_text(text: str) -> Position:
     if to_text(position) != text:
         raise bad_token("it is not written canonically")
     return position
+
+
+def to_short_text(position: Position) -> str:
+    """Return the binary token, compressed (RFC 1950), as base64url without padding."""
+    return urlsafe_b64encode(zlib.compress(encode(position))).rstrip(b"=").decode()
+
+
+def from_short_text(text: str) -> Position:
+    """Return the position of a short text.
+
+    Raises:
+        BadMessage: not one.
+    """
+    try:
+        unpacking = zlib.decompressobj()
+        data = unpacking.decompress(urlsafe_b64decode(text.encode("ascii") + b"=" * (-len(text) % 4)), FRAME_HEADER_BYTES_MAX)
+    except (UnicodeEncodeError, binascii.Error, zlib.error) as error:
+        raise bad_token("it is not compressed, or not base64url") from error
+    if not unpacking.eof or unpacking.unused_data:
+        raise bad_token("it is cut off, too long, or followed by something")
+    return decode(data)

@@ -73,6 +73,7 @@ class Connection(Link):
         super().__init__(session, reader, budget)
         self.hello = HelloAnswer()  # as answered, once the connection is open
         self.producer_id = 0
+        self.is_inside = False  # both ends are of one process: it closes with that, and says nothing about anybody who is asked for over it
         self.state: dict[str, Any] = {}  # for whoever serves this peer
         self.on_open: Callable[[Connection], None] | None = None
         self.on_close: Callable[[Connection], None] | None = None

@@ -29,6 +29,7 @@ async def connect_inside(dispatch: Dispatch, options: GreetingOptions, *, proces
     """
     asking = _end("client", options, process=ProcessBudget(options.bytes_in_flight_max), dispatch=_refuse)
     answering = _end("server", options, process=process, dispatch=dispatch)
+    answering.is_inside = True
     here, there = _Memory(asking, "node"), _Memory(answering, name)
     here.other, there.other = there, here
     answering.connection_made(there)

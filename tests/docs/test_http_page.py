@@ -32,4 +32,4 @@ def test_every_example_prints_what_the_page_shows(tmp_path: Path):
                 printed = done.stdout.strip("\n") + "\n"
                 assert pattern_of(after.text).match(printed), f"line {block.line} printed {printed}"
                 shown += 1
-    assert shown == 16, "so many examples show what they print"
+    assert shown == 19, "so many examples show what they print"

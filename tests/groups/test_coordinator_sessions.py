@@ -1,4 +1,4 @@
-from eventlog.groups.coordinator import CLOSED_MS, Sessions, Via
+from eventlog.groups.coordinator import CLOSED_MS, NO_CONNECTION, Sessions, Via
 from eventlog.groups.record import Member
 
 HERE, THERE = Via(node=1, connection=7), Via(node=2, connection=7)
@@ -31,6 +31,16 @@ def test_a_connection_that_it_speaks_over_no_more_says_nothing_about_it():
     found.closed("a", HERE, 10)
     found.closed("stranger", HERE, 10)
     assert found.ended(10 + CLOSED_MS) == []
+
+
+def test_a_commit_prolongs_the_session_of_a_member_without_a_connection_of_its_own_alone():
+    found = sessions(Member(id="over http", timeout_ms=5_000), Member(id="connected", timeout_ms=5_000))
+    found.heard("over http", NO_CONNECTION, 0)
+    found.heard("connected", HERE, 0)
+    for member in ("over http", "connected", "stranger"):
+        found.committed(member, 4_000)
+    assert found.ended(5_000) == ["connected"]
+    assert found.ended(9_000) == ["over http", "connected"]
 
 
 def test_a_static_member_may_restart_in_peace():

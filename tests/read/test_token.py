@@ -1,5 +1,7 @@
 """The binary and the printable token of a position."""
 
+import zlib
+from base64 import urlsafe_b64encode
 from dataclasses import replace
 
 import numpy as np
@@ -125,3 +127,30 @@ def test_a_count_beyond_the_token_costs_nothing():
     data = bytes([1, 8, 1, 0, 4, 0, 0, 0, 1, 0, 0, 0]) + b"c" + bytes(8) + b"\xff" * 4
     with pytest.raises(BadMessage):
         token.decode(data + crc32c(data).to_bytes(4, "little"))
+
+
+@given(positions())
+def test_a_short_text_gives_back_its_position(position):
+    assert token.from_short_text(token.to_short_text(position)) == position
+
+
+def test_a_short_text_of_places_that_are_alike_is_short():
+    of = np.arange(256)
+    alike = SegmentPositions(of=of, ids=np.full(256, 914034616237555713), offsets=np.zeros(256, np.int64), epochs=np.ones(256, np.int64))
+    position = replace(SCALAR, at=alike)
+    assert len(token.to_short_text(position)) < 200
+    assert len(token.to_text(position)) > 6_000
+
+
+@pytest.mark.parametrize(
+    "text", ["", "x", "\u00e4", "!!", token.to_text(SCALAR), token.to_short_text(SCALAR)[:-4], token.to_short_text(SCALAR) + "AAAA"]
+)
+def test_a_short_text_that_is_none_is_refused(text):
+    with pytest.raises(BadMessage):
+        token.from_short_text(text)
+
+
+def test_a_short_text_is_unpacked_no_further_than_a_position_may_be_long():
+    bomb = urlsafe_b64encode(zlib.compress(bytes(64 << 20))).decode()
+    with pytest.raises(BadMessage):
+        token.from_short_text(bomb)

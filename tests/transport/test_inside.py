@@ -43,6 +43,22 @@ def test_a_request_of_any_size_is_answered(size: int) -> None:
     asyncio.run(main())
 
 
+def test_who_answers_knows_that_the_connection_is_none_of_a_client() -> None:
+    found = []
+
+    def dispatch(exchange: Exchange) -> None:
+        found.append(exchange.connection.is_inside)
+        answering(exchange)
+
+    async def main() -> None:
+        connection = await opened(dispatch)
+        connection.close()
+        await connection.wait_closed()
+
+    asyncio.run(main())
+    assert found == [True]
+
+
 def test_a_refusal_is_the_error_itself() -> None:
     async def main() -> None:
         connection = await opened()

@@ -11,11 +11,10 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from eventlog.client.connections.requests import chance
-from eventlog.client.core import ClientCore
 from eventlog.client.members.member import Outage
 from eventlog.client.members.progress import MemberProgress, Places, places_of, position_of
 from eventlog.client.reading.batches import EventBatch
-from eventlog.client.reading.following import to_batches
+from eventlog.client.reading.following import ReadingCore, to_batches
 from eventlog.client.reading.wanted import Reading
 from eventlog.errors import EventLogError, FilterNotFound, TimedOut
 from eventlog.events import EventSource
@@ -60,7 +59,7 @@ class _Lane:
 class MemberLanes:
     """All lanes of one member. `failed` is told of what no retry cures."""
 
-    def __init__(self, core: ClientCore, progress: MemberProgress, *, source: EventSource, reading: Reading, outage: Outage) -> None:
+    def __init__(self, core: ReadingCore, progress: MemberProgress, *, source: EventSource, reading: Reading, outage: Outage) -> None:
         self.is_started = False
         self.failed: Callable[[EventLogError], None] = lambda _: None
         self._core = core
@@ -70,6 +69,7 @@ class MemberLanes:
         self._outage = outage
         self._max_events = 0
         self._until_id: int | None = None
+        self._once_ms: int | None = None
         self._lanes: dict[LaneId, _Lane] = {}
         self._still: frozenset[int] = frozenset()  # segments whose promises stand still, as their last answer has it
         self._waiting: list[LaneAnswer] = []
@@ -101,13 +101,15 @@ class MemberLanes:
 
     # ------------------------------------------------------------ lanes
 
-    def start(self, *, max_events: int, until_id: int | None) -> None:
+    def start(self, *, max_events: int, until_id: int | None, once_ms: int | None = None) -> None:
         """Begin to read up to an id, inclusive, or begin anew: what was broken off is fetched again from what was handed out of it.
 
-        With another last id than before, all that was fetched and not handed out is.
+        With another last id than before, all that was fetched and not handed out is. With `once_ms` each lane ends with its first answer
+        that has events, or with the first of all where that is 0; a node keeps a request no longer than that.
         """
         self.is_started = True
         self._max_events = max_events
+        self._once_ms = once_ms
         if until_id != self._until_id:
             self._until_id = until_id
             self.release(self._progress.owned)
@@ -178,11 +180,13 @@ class MemberLanes:
                 attempt = 0
                 self._outage.works(f"reading {min(segments)}")
                 self._still = self._still - segments | segments.intersection(row.segment for row in answer.stalled)
-                await self._arrived(segments, answer, body)
+                has_events = await self._arrived(segments, answer, body)
+                if self._once_ms is not None and (has_events or not self._once_ms):
+                    return
             if self._is_elsewhere(id_, segments):
                 asyncio.get_running_loop().call_soon(self.arrange)  # not from here: it cancels this task
 
-    async def _arrived(self, segments: frozenset[int], answer: PollAnswer, body: memoryview) -> None:
+    async def _arrived(self, segments: frozenset[int], answer: PollAnswer, body: memoryview) -> bool:
         after = places_of(token.decode(answer.position))
         batches = to_batches(answer, body, self._source)
         while batches and len(self._waiting) >= ANSWERS_WAITING_MAX:
@@ -191,6 +195,7 @@ class MemberLanes:
         self._waiting.append(LaneAnswer(segments=segments, batches=batches, after=after))
         self._merge()
         self._wake()
+        return bool(batches)
 
     def _merge(self) -> None:
         """Of answers without events only the last of a lane is kept."""
@@ -210,7 +215,8 @@ class MemberLanes:
         position = None if at_start else position_of(places, self._scope)
         reading = replace(self._reading, position=position, until_id=self._until_id or 0, segments=tuple(sorted(places)))
         request = reading.poll(self._source.cache_id)
-        request.max_events, request.wait_ms = self._max_events, POLL_WAIT_MS
+        request.max_events = self._max_events
+        request.wait_ms = POLL_WAIT_MS if self._once_ms is None else min(POLL_WAIT_MS, self._once_ms)
         loop = asyncio.get_running_loop()
         timeout_ms = POLL_WAIT_MS + POLL_SLACK_MS
         live = self._core.nodes.live()

@@ -223,6 +223,8 @@ class Running:
         async with self.lock:
             self.check()
             check_commit(self.id[0], self.state, commit)
+            self.core.committed(commit.member, self.now_ms)
+            self._set_timer()
             await self.put_places(advance(self.positions, commit, generation=self.state.generation, time_ms=self.node.clock.physical_ms()))
 
     async def put_places(self, changed: Mapping[int, CommittedPlace]) -> None:

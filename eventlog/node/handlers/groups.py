@@ -70,7 +70,7 @@ async def group_beat(node: GroupsHandlersGround, exchange: Exchange) -> None:
     request = exchange.message.group_beat
     checked_name(request.group)
     member = _member(request)  # before anything is kept of it
-    if not exchange.message.forwarded:
+    if not (exchange.message.forwarded or exchange.connection.is_inside):  # over HTTP many members share one connection
         node.member_connections.speaks(exchange)
     if node.coordinators.is_elsewhere(exchange, request.group):
         return

@@ -63,6 +63,8 @@ def command(cache_name: str, path: str, **options: Any) -> None:
     Reads jsonl, csv, parquet and avro, plain or packed with gzip, xz or zstd; - is stdin. A row that cannot be written is reported
     with its line, or its number in parquet and avro; what comes before it is written.
 
+    Where CACHE validates JSON a row that its schema does not take is reported with the field.
+
     Where CACHE holds Avro each row is encoded with its schema. A row that does not fit is reported with the field; the key's field is
     left out where the schema has none of its name, and an empty field of csv is null where the schema takes that.
 
@@ -127,6 +129,7 @@ def _reader(
             removal_words=frozenset(word.encode(errors="surrogateescape") for word in removal_words),
             value_bytes_max=max_value,
             rows=batch,
+            check=_check_of(info),
         )
     shape = RowShape(
         key=options["key"],
@@ -135,8 +138,18 @@ def _reader(
         value_bytes_max=max_value,
         text_keys=info.key_format == "utf8",
         encode=_encoder(info, key=options["key"], is_text=format_name == "csv"),
+        check=_check_of(info),
     )
     return reader_of(source, shape, format_name=format_name, rows=batch)
+
+
+def _check_of(info: "CacheInfo") -> Callable[[bytes], str] | None:
+    """Return what says of a value why the nodes would refuse it, None where they take any."""
+    if not info.validate:
+        return None
+    from eventlog.client.formats import json_check  # noqa: PLC0415 -- numpy, which --help must not wait for
+
+    return json_check(info)
 
 
 def _encoder(info: "CacheInfo", *, key: str, is_text: bool) -> "Callable[[dict[str, Any]], bytes] | None":

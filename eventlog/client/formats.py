@@ -1,6 +1,6 @@
 """Keys and values of one cache: from what callers hold to bytes, and back."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
@@ -173,6 +173,18 @@ class CacheFormat:
     def read_value(self, value: bytes) -> Any:
         """Return a stored value as callers see it."""
         return decode_value(value, json_values=self.is_json) if self.avro is None else self.avro.decode(value)
+
+
+def json_check(info: CacheInfo) -> Callable[[bytes], str] | None:
+    """Return what says why the nodes would refuse a value of a JSON cache, nothing if they take it; None where they take any."""
+    if info.format != "json" or not info.validate:
+        return None
+    from eventlog.schema.json_check import JsonCheck  # noqa: PLC0415 -- only who writes files needs it, and RE2 with it
+    from eventlog.schema.meter import Meter, steps_of  # noqa: PLC0415 -- as above
+    from eventlog.write.values import why_refused  # noqa: PLC0415 -- as above
+
+    check = JsonCheck(info.schema)
+    return lambda value: why_refused(check, value, Meter(steps_of(value)))
 
 
 @lru_cache(maxsize=256)

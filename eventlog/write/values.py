@@ -43,7 +43,7 @@ class FrameCheck:
         for key, value in self._left():
             meter = Meter(given := steps_of(value) if ends_values else min(steps_of(value), steps))
             try:
-                why = self._why_refused(value, meter, is_last_word=ends_values)
+                why = why_refused(self._check, value, meter) if ends_values else _why_unfit(self._check, value, meter)
             except (OutOfSteps, RecursionError):
                 self._row = key, value
                 return False
@@ -55,27 +55,29 @@ class FrameCheck:
                 return False
         return True
 
-    def _why_refused(self, value: bytes, meter: Meter, *, is_last_word: bool) -> str:
-        """Return why a value is not taken, nothing if it is. Raises OutOfSteps, RecursionError, but for the last word."""
-        try:
-            self._check.check(value, meter)
-        except Misfit as misfit:
-            return misfit.sentence
-        except OutOfSteps:
-            if not is_last_word:
-                raise
-            return f"its check by the schema takes more than {steps_of(value):,} steps"
-        except RecursionError:
-            if not is_last_word:
-                raise
-            return "it is nested too deep to be checked by the schema"
-        return ""
-
     def _left(self) -> Iterator[tuple[bytes, bytes]]:
         if self._row is not None:
             row, self._row = self._row, None
             yield row
         yield from self._rows
+
+
+def why_refused(check: ValueCheck, value: bytes, meter: Meter) -> str:
+    """Return why a value is not taken, with the steps of the meter, which are all that it may take; nothing if it is taken."""
+    try:
+        return _why_unfit(check, value, meter)
+    except OutOfSteps:
+        return f"its check by the schema takes more than {steps_of(value):,} steps"
+    except RecursionError:
+        return "it is nested too deep to be checked by the schema"
+
+
+def _why_unfit(check: ValueCheck, value: bytes, meter: Meter) -> str:
+    try:
+        check.check(value, meter)
+    except Misfit as misfit:
+        return misfit.sentence
+    return ""
 
 
 def _rows(pending: Pending, limits: BlockLimits) -> Iterator[tuple[bytes, bytes]]:

@@ -204,3 +204,22 @@ def test_a_subject_of_the_registry_is_the_schema_of_a_json_cache(shell: Shell, t
     shell.ok("schema", "register", "proto-value", str(proto), "--type", "protobuf")
     told = shell.run("cache", "create", "of-proto", "--schema", "proto-value")
     assert (told.code, "takes a JSON Schema that" in told.err) == (1, True)
+
+
+def test_a_row_that_does_not_fit_is_reported_with_its_line_and_the_others_are_written(shell: Shell, tmp_path: Path) -> None:
+    schema = tmp_path / "row.json"
+    schema.write_text('{"properties": {"n": {"type": "integer"}}}')
+    shell.ok("cache", "create", "rows", "--schema", str(schema), "--validate")
+    rows = [{"id": f"{number}", "n": number if number != 50 else "x"} for number in range(100)]
+    jsonl, table = tmp_path / "rows.jsonl", tmp_path / "rows.csv"
+    jsonl.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    said = "line 51: value.n is a string, not an integer"
+    told = shell.run("load", "rows", str(jsonl), "--key", "id", "--txn", "t")
+    assert (told.code, said in told.err, shell.ok("size", "rows").out) == (1, True, "0\n")
+    loaded = shell.ok("load", "rows", str(jsonl), "--key", "id", "--max-errors", "1", "--json")
+    assert (loaded.row["loaded"], loaded.row["rejected"], said in loaded.err) == (99, 1, True)
+    table.write_text("id,n\na,1\n")  # in csv everything is text
+    assert "line 2: value.n is a string, not an integer" in shell.run("load", "rows", str(table), "--key", "id").err
+    told = shell.run("load", "rows", "-", "--key-separator", "=", given=b'a={"n": 1}\nb={"n": "x"}\n')
+    assert (told.code, "line 2: value.n is a string" in told.err) == (1, True)
+    assert shell.ok("get", "rows", "a").out == '{"n": 1}'

@@ -88,7 +88,7 @@ class Jsonl:
         """Yield the file; a block with anything unusual in it is gone through line by line."""
         take = self._fast if self._shape.operation is None else self._fast_with_operation
         for first, lines in self._lines.blocks():
-            batch = take(lines) if self._shape.encode is None else None
+            batch = take(lines) if self._shape.encode is None and self._shape.check is None else None
             if batch is None:
                 yield from self._slow(first, lines)
             else:
@@ -214,9 +214,11 @@ class KeyedLines:
         value_bytes_max: int,
         rows: int,
         batch_bytes: int = BATCH_BYTES_TARGET,
+        check: Callable[[bytes], str] | None = None,
     ) -> None:
         self._batch_bytes = batch_bytes
         self._form = form
+        self._check = check
         self._separator = separator
         self._removal_words = removal_words
         self._value_bytes_max = value_bytes_max
@@ -282,6 +284,8 @@ class KeyedLines:
                 raise RowRefused(error.why) from None
         if len(value) > self._value_bytes_max:
             raise RowRefused(f"the value has {len(value)} bytes, the limit is {self._value_bytes_max}")
+        if self._check is not None and (why := self._check(value)):
+            raise RowRefused(why)
         return value
 
 

@@ -78,7 +78,8 @@ class RowShape:
     """What a row must have: the field that is its key; the field and the words that make it a removal; how large it may be.
 
     A batch of rows ends at `batch_bytes`. With `text_keys` a key of bytes has to be UTF-8, as the cache takes no other. `encode` makes
-    a value of a row where that is not JSON, and raises ValueError with what does not fit.
+    a value of a row where that is not JSON, and raises ValueError with what does not fit. `check` says what the cache's schema does not
+    take of a value, nothing if all.
     """
 
     key: str
@@ -89,6 +90,7 @@ class RowShape:
     batch_bytes: int = BATCH_BYTES_TARGET
     text_keys: bool = True
     encode: Callable[[dict[str, Any]], bytes] | None = None
+    check: Callable[[bytes], str] | None = None
 
     def key_of(self, row: dict[str, Any]) -> bytes:
         """Return the key of a row.
@@ -142,10 +144,12 @@ class RowShape:
         """Return `value`.
 
         Raises:
-            RowRefused: it is too large.
+            RowRefused: it is too large, or the schema does not take it.
         """
         if len(value) > self.value_bytes_max:
             raise RowRefused(f"the value has {len(value)} bytes, the limit is {self.value_bytes_max}")
+        if self.check is not None and (why := self.check(value)):
+            raise RowRefused(why)
         return value
 
     def add(self, row: dict[str, Any], batch: RowBatch) -> None:

@@ -7,6 +7,7 @@ again. Any task may use it.
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -255,19 +256,25 @@ def _checked(values: Mapping[str, Any]) -> CacheOptions:
         if condition:
             raise InvalidArgument(why=why)
     if options.schema:
-        _check_schema(options)
+        check_schema(options.format, options.schema, validates=options.validate)
     return options
 
 
-def _check_schema(options: CacheOptions) -> None:
-    if options.validate and len(options.schema.encode()) > CHECKED_SCHEMA_BYTES_MAX:
-        raise TooLarge(what="the schema that values are checked by", size=len(options.schema), limit=CHECKED_SCHEMA_BYTES_MAX)
-    if options.format == "avro":
-        AvroSchema(options.schema)
-    elif options.validate:
-        JsonCheck(options.schema)
+@lru_cache(maxsize=16)  # a plan looks at it again with each try
+def check_schema(format: str, schema: str, *, validates: bool) -> None:
+    """Refuse what is no schema of a format, or cannot be checked by. The worst take a tenth of a second: first in a thread.
+
+    Raises:
+        InvalidArgument, TooLarge: says why.
+    """
+    if validates and len(schema.encode()) > CHECKED_SCHEMA_BYTES_MAX:
+        raise TooLarge(what="the schema that values are checked by", size=len(schema), limit=CHECKED_SCHEMA_BYTES_MAX)
+    if format == "avro":
+        AvroSchema(schema)
+    elif validates:
+        JsonCheck(schema)
     else:
-        read_json_schema(options.schema)
+        read_json_schema(schema)
 
 
 class CacheRecords:

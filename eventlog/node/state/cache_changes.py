@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any, Protocol
 
-from eventlog.control.caches import CacheRecords
-from eventlog.control.records import CacheRecord
+from eventlog.control.caches import CacheRecords, check_schema, options_of
+from eventlog.control.records import CacheOptions, CacheRecord
 from eventlog.ids import FlakeClock
 from eventlog.node.cluster.metadata import Metadata
 from eventlog.node.reading.answers import Reads
@@ -46,6 +46,7 @@ class CacheChanges:
 
     async def create(self, name: str, given: Mapping[str, Any], *, use_existing: bool) -> tuple[CacheState, bool]:
         """Return the cache of that name, and whether it was made just now."""
+        await asyncio.to_thread(options_of, given)
         async with self._node.changing_caches:
             record, created = await self._node.cache_records.create(name, given, from_id=self._node.clock.last, use_existing=use_existing)
             cache = self._take_in(record)
@@ -64,6 +65,9 @@ class CacheChanges:
 
     async def alter(self, name: str, given: Mapping[str, Any]) -> CacheState:
         """Change options of a cache; they hold from the next group on."""
+        known = next((cache.options for cache in self._node.caches if cache.name == name), None)
+        if known is not None and given.keys() & {"schema", "validate"}:
+            await asyncio.to_thread(_check_schema, known, given)
         async with self._node.changing_caches:
             cache = self._take_in(await self._node.cache_records.alter(name, given, from_id=self._node.clock.last))
         await self._node.metadata.spread()
@@ -123,6 +127,13 @@ class CacheChanges:
             cache.may_expire = cache.may_expire or record.options.lifespan_ms > 0
             self._node.reads.altered(cache)
         return cache
+
+
+def _check_schema(options: CacheOptions, given: Mapping[str, Any]) -> None:
+    """Look at the schema that a cache is to have, which the plan finds looked at then. Raises what the plan would."""
+    schema = given.get("schema", options.schema)
+    if schema:
+        check_schema(options.format, schema, validates=given.get("validate", options.validate))
 
 
 def drop_cache_data(store: Store, cache_id: int, *, ends: StoreEnds) -> None:

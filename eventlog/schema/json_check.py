@@ -188,13 +188,29 @@ def _add(parts: dict[type, list[Part]], kinds: Iterable[type], *more: Part) -> N
 def _together(parts: Mapping[type, list[Part]]) -> Part:
     if not any(parts.values()):
         return _takes_all
-    table = {kind: tuple(found) for kind, found in parts.items()}
+    most = max(map(len, parts.values()))
+    return _one_each(parts) if most == 1 else _some_each({kind: tuple(found) for kind, found in parts.items()})
+
+
+def _one_each(parts: Mapping[type, list[Part]]) -> Part:
+    table = {kind: found[0] if found else None for kind, found in parts.items()}
 
     def fits(value: Any, meter: Meter) -> Misfit | None:
         meter.left -= 1
         if meter.left < 0:
             meter.take(0)
-        for part in table[type(value)]:
+        part = table[type(value)]
+        return None if part is None else part(value, meter)
+
+    return fits
+
+
+def _some_each(parts: Mapping[type, tuple[Part, ...]]) -> Part:
+    def fits(value: Any, meter: Meter) -> Misfit | None:
+        meter.left -= 1
+        if meter.left < 0:
+            meter.take(0)
+        for part in parts[type(value)]:  # in here and not in a part of its own: a level of a value takes few calls
             if (misfit := part(value, meter)) is not None:
                 return misfit
         return None
@@ -445,19 +461,29 @@ def _names(part: Part) -> Part:
 
 
 def _members(named: dict[str, Part], patterns: list[tuple[_Pattern, Part]], rest: Part | None) -> Part:
+    if patterns:
+        return _matched_members(named, patterns, rest)
+
     def fit(value: dict[str, Any], meter: Meter) -> Misfit | None:
         for name, item in value.items():
-            part = named.get(name)
+            part = named.get(name, rest)
             if part is not None and (misfit := part(item, meter)) is not None:
                 return misfit.within(name)
-            is_known = part is not None
-            for pattern, of_pattern in patterns:
-                if pattern.is_in(name, meter):
-                    is_known = True
-                    if (misfit := of_pattern(item, meter)) is not None:
-                        return misfit.within(name)
-            if rest is not None and not is_known and (misfit := rest(item, meter)) is not None:
-                return misfit.within(name)
+        return None
+
+    return fit
+
+
+def _matched_members(named: dict[str, Part], patterns: list[tuple[_Pattern, Part]], rest: Part | None) -> Part:
+    def fit(value: dict[str, Any], meter: Meter) -> Misfit | None:
+        for name, item in value.items():
+            parts = [named[name]] if name in named else []
+            parts += [part for pattern, part in patterns if pattern.is_in(name, meter)]
+            if not parts and rest is not None:
+                parts.append(rest)
+            for part in parts:
+                if (misfit := part(item, meter)) is not None:
+                    return misfit.within(name)
         return None
 
     return fit

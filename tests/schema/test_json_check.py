@@ -235,6 +235,6 @@ def test_what_would_double_with_every_level_is_ended() -> None:
 
 
 def test_what_nests_as_deep_as_a_value_may_is_checked() -> None:
-    schema = {"type": ["object", "integer"], "properties": {"left": {"$ref": "#"}}}
+    schema = {"type": ["object", "integer"], "required": ["left"], "minProperties": 1, "properties": {"left": {"$ref": "#"}}}
     assert not why(schema, nested(256))
     assert why({**schema, "type": "object"}, nested(256)).endswith(".left is an integer, not an object")

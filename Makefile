@@ -4,7 +4,8 @@
 # make check   the inner loop: all but tests/process (sockets, disks, processes), and few examples of each property
 #              (CHANGED=1 for what the branch touches, CHANGED=COMMIT for what has changed since then: seconds)
 # make sim     the simulators on SEEDS=2000 seeds, and as many from 1 and 2 million on; make sim-mutants: planted protocol bugs must be found
-# make chaos   faults by chance over three real nodes for MINUTES=5 (SEED=n for the same ones), with every history checked
+# make chaos   faults by chance over three real nodes for MINUTES=5 (SEED=n for the same ones), with every history checked; as root then
+#              over three nodes and three brokers with mirrors between them, for as long
 # make damage  every file of a node's data directory damaged in every way, on one node and on one of three (TRIALS="one-kill MANIFEST" for some)
 # make bench   the benchmarks, each with its baseline
 # make model   check the protocol in docs/spec with TLC (needs Java; CHECK=name runs some of it)
@@ -44,6 +45,7 @@ sim-mutants: setup
 
 chaos: setup
 	@$(PYTHON_ENV) -m tests.process.chaos $(or $(MINUTES),5) $(SEED)
+	@[ "$$(id -u)" -ne 0 ] || $(PYTHON_ENV) -m tests.kafka.chaos $(or $(MINUTES),5) $(SEED)
 
 damage: setup
 	@$(PYTHON_ENV) -m tests.process.damage $(TRIALS)

@@ -10,7 +10,7 @@ Every call runs the asynchronous client in a thread of its own. Any thread may c
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from functools import cached_property, update_wrapper
 from operator import attrgetter
@@ -264,6 +264,10 @@ class Cache(_Facade[AsyncCache]):
     def name(self) -> str:
         """The cache's name."""
         return self._async.name
+
+    def segments_by_primary(self, segments: Collection[int] | None = None) -> list[tuple[int, ...]]:
+        """Return segments in groups that one node leads each, as `eventlog.client.cache.Cache.segments_by_primary`."""
+        return self._async.segments_by_primary(segments)
 
     info = _call(AsyncCache.info)
     put = _call(AsyncCache.put)

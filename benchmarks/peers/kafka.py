@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -108,18 +109,36 @@ class Secured:
         return [word for kind in kinds for word in ("--add-scram", f"{kind}=[name={self.user},password={self.password}]")]
 
 
-class KafkaBrokers:
-    """Running brokers inside `with`; `addresses` is what clients bootstrap from."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerHost:
+    """Where a broker runs: its address, and what stands before a command so that it runs there."""
 
-    def __init__(self, directory: Path, brokers: int, *, heap: str = "1g", quick: bool = False, secure: Secured | None = None) -> None:
+    address: str = "127.0.0.1"
+    wrapper: tuple[str, ...] = ()
+
+
+class KafkaBrokers:
+    """Running brokers inside `with`, each on one of `hosts`, by default on this one; `addresses` is what clients bootstrap from."""
+
+    def __init__(
+        self,
+        directory: Path,
+        brokers: int,
+        *,
+        heap: str = "1g",
+        quick: bool = False,
+        secure: Secured | None = None,
+        hosts: Sequence[BrokerHost] = (),
+    ) -> None:
         self._directory = directory
         self._secure = secure
         self._heap = heap
         self._quick = quick
         ports = _ports(2 * brokers)
         self._clients, self._controllers = ports[:brokers], ports[brokers:]
+        self._hosts = list(hosts) or [BrokerHost()] * brokers
         self._processes: list[subprocess.Popen[bytes]] = []
-        self.addresses = ",".join(f"127.0.0.1:{port}" for port in self._clients)
+        self.addresses = ",".join(f"{host.address}:{port}" for host, port in zip(self._hosts, self._clients, strict=True))
 
     def _java(self, main: str, *arguments: str) -> list[str]:
         flags = [f"-Xms{self._heap}", f"-Xmx{self._heap}"]
@@ -130,17 +149,18 @@ class KafkaBrokers:
 
     def __enter__(self) -> Self:
         cluster = _token()
-        voters = ",".join(f"{number}@127.0.0.1:{port}" for number, port in enumerate(self._controllers, 1))
+        voters = ",".join(f"{number}@{self._hosts[number - 1].address}:{port}" for number, port in enumerate(self._controllers, 1))
         words = self._secure.format_words if self._secure else []
         copies, least = min(3, len(self._clients)), min(2, len(self._clients))
         for number, (client, controller) in enumerate(zip(self._clients, self._controllers, strict=True), 1):
+            host = self._hosts[number - 1].address
             place = self._directory / f"kafka-{number}"
             place.mkdir(parents=True)
             properties = place / "server.properties"
             properties.write_text(
                 f"process.roles=broker,controller\nnode.id={number}\ncontroller.quorum.voters={voters}\n"
-                f"listeners=CLIENTS://127.0.0.1:{client},CONTROLLER://127.0.0.1:{controller}\n"
-                f"advertised.listeners=CLIENTS://127.0.0.1:{client}\ncontroller.listener.names=CONTROLLER\n"
+                f"listeners=CLIENTS://{host}:{client},CONTROLLER://{host}:{controller}\n"
+                f"advertised.listeners=CLIENTS://{host}:{client}\ncontroller.listener.names=CONTROLLER\n"
                 f"listener.security.protocol.map=CLIENTS:{'SASL_SSL' if self._secure else 'PLAINTEXT'},CONTROLLER:PLAINTEXT\n"
                 f"{self._secure.properties if self._secure else 'inter.broker.listener.name=CLIENTS' + chr(10)}"
                 f"log.dirs={place / 'log'}\noffsets.topic.replication.factor={copies}\n"
@@ -150,12 +170,13 @@ class KafkaBrokers:
             )
             format_command = self._java("kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(properties), *words)
             subprocess.run(format_command, check=True, capture_output=True, stdin=subprocess.DEVNULL)
-            self._processes.append(self._spawn(place))
+            self._processes.append(self._spawn(number - 1))
         return self
 
-    def _spawn(self, place: Path) -> "subprocess.Popen[bytes]":
+    def _spawn(self, index: int) -> "subprocess.Popen[bytes]":
+        place, wrapper = self._directory / f"kafka-{index + 1}", self._hosts[index].wrapper
         with (place / "out").open("ab") as output:
-            command = self._java("kafka.Kafka", str(place / "server.properties"))
+            command = [*wrapper, *self._java("kafka.Kafka", str(place / "server.properties"))]
             return subprocess.Popen(command, stdout=output, stderr=output, stdin=subprocess.DEVNULL, cwd=place)
 
     def kill(self, index: int = 0) -> None:
@@ -163,9 +184,13 @@ class KafkaBrokers:
         self._processes[index].kill()
         self._processes[index].wait(READY_S)
 
+    def signal(self, index: int, number: int) -> None:
+        """Send a broker a signal."""
+        self._processes[index].send_signal(number)
+
     def start(self, index: int = 0) -> None:
         """Start a broker that was killed, on what it has."""
-        self._processes[index] = self._spawn(self._directory / f"kafka-{index + 1}")
+        self._processes[index] = self._spawn(index)
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         for process in self._processes:

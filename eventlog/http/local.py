@@ -82,7 +82,7 @@ class InsideRoads(KnownRoutes):
         """Return the connection, if it is open."""
         return [] if self._connection is None or self._connection.is_closed else [self._connection]
 
-    async def connection(self, _node: int, _deadline: float) -> Connection:
+    async def connection(self, node: int, deadline: float, *, is_long: bool = False) -> Connection:  # noqa: ARG002 -- one road
         """Return the connection: the node forwards what is another's.
 
         Raises:

@@ -73,9 +73,9 @@ async def _partitions(addresses: str, topic: str) -> list[int]:
     return [one["partition"] for one in found["partitions"]]
 
 
-def read(addresses: str, topic: str) -> list[Record]:
+def read(addresses: str, topic: str, *, within_s: float = 60) -> list[Record]:
     """Return every committed record of a topic, partition by partition in its order."""
-    return asyncio.run(asyncio.wait_for(_read(addresses, topic), 60))
+    return asyncio.run(asyncio.wait_for(_read(addresses, topic), within_s))
 
 
 def check(records: list[Record], events: Iterable[eventlog.Event], *, partitions: int) -> None:

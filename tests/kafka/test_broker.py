@@ -1,16 +1,19 @@
 """Batches that are laid out here, through aiokafka's producer to a real broker, and read back by other clients."""
 
 import asyncio
+import gc
 import uuid
 
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka.errors import ProducerFenced
 from aiokafka.producer.message_accumulator import BatchBuilder
 from aiokafka.record.default_records import DefaultRecordBatch
 from confluent_kafka import Consumer
 from confluent_kafka import TopicPartition as ConfluentPartition
 
 from eventlog.integrations.kafka.batches import ReadyBatch, builders_of, takes_ready_batches
+from eventlog.integrations.kafka.broker import pass_over_forgotten
 from eventlog.kafka.envelope import batches_of
 from eventlog.kafka.shape import Shape
 from tests.kafka.brokers import READY_S, create_topic
@@ -151,3 +154,15 @@ def test_a_builder_that_is_asked_something_else_is_told_apart() -> None:
 
     assert not takes_ready_batches(Changed)
     assert not takes_ready_batches(Gone)
+
+
+def test_what_aiokafka_forgets_is_not_printed_and_all_else_is(caplog: pytest.LogCaptureFixture) -> None:
+    async def act() -> None:
+        pass_over_forgotten()
+        pass_over_forgotten()
+        for error in (ProducerFenced(), ValueError("a bug")):
+            asyncio.get_running_loop().create_future().set_exception(error)  # which nobody asks for
+        gc.collect()
+
+    asyncio.run(act())
+    assert [record.exc_info[0] for record in caplog.records if record.exc_info] == [ValueError]

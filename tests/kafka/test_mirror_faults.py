@@ -1,60 +1,22 @@
 """A mirror of three nodes while nodes and brokers end, stand still and hand over: whoever reads committed records sees each event once."""
 
-import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Self
 
 import pytest
 
 from benchmarks.peers.kafka import KafkaBrokers
 from eventlog import blocking
-from eventlog.errors import EventLogError
 from tests.kafka.brokers import until_ready
 from tests.kafka.mirrors import check, read
+from tests.kafka.writing import Writing
 from tests.process.clusters import ClusterProcesses
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(600)]
 SEGMENTS, PARTITIONS = 16, 8
 WAIT_MS = 120_000
 ROWS = 200
-
-
-class Writing:
-    """Writes on and on in a thread, inside `with`; what was refused while a primary was missing is written again under another number."""
-
-    def __init__(self, cluster: ClusterProcesses, cache: str) -> None:
-        self._addresses = cluster.addresses
-        self._cache = cache
-        self._end = threading.Event()
-        self._thread = threading.Thread(target=self._run)
-        self.batches = 0
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._end.set()
-        self._thread.join()
-
-    def _run(self) -> None:
-        with blocking.connect(*self._addresses) as client:
-            cache = client.cache(self._cache)
-            while not self._end.is_set():
-                try:
-                    cache.put_many([(f"k{row}", [self.batches, row]) for row in range(ROWS)])
-                except EventLogError:
-                    continue
-                self.batches += 1
-
-    def until(self, batches: int) -> None:
-        """Wait until so many more are written."""
-        wanted, deadline = self.batches + batches, time.monotonic() + 60
-        while self.batches < wanted:
-            assert time.monotonic() < deadline, "nothing is written any more"
-            time.sleep(0.02)  # a look at the thread; nothing else tells
 
 
 @pytest.fixture(scope="module")
@@ -108,7 +70,7 @@ def test_each_event_is_there_once_through(fault: str, tmp_path: Path, brokers: K
         with blocking.connect(*cluster.addresses) as client:
             cache = client.create_cache(name)
             topic = client.mirrors.add(name, kafka=brokers.addresses, partitions=PARTITIONS).mirror.topic
-            with Writing(cluster, name) as writing:
+            with Writing(cluster, name, rows=ROWS) as writing:
                 for round_ in range(3):
                     writing.until(5)
                     FAULTS[fault](cluster, brokers, round_)

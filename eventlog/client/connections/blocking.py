@@ -56,7 +56,7 @@ class BlockingNodes(KnownRoutes):
         home = [] if self._home is None else [self._home]
         return [connection for connection in (*home, *self._straight.values()) if not connection.is_closed]
 
-    async def connection(self, node: int, deadline: float) -> BlockingConnection:
+    async def connection(self, node: int, deadline: float, *, is_long: bool = False) -> BlockingConnection:
         """Return a connection for requests of a node's segments: to that node, or to one that forwards.
 
         Raises:
@@ -67,7 +67,8 @@ class BlockingNodes(KnownRoutes):
         if self._is_stale:
             self._is_stale = False
             self._ask()
-        straight = self._straight_to(node, deadline) if self._has_failed and self._options.routing == "direct" else None
+        wants_straight = (self._has_failed or is_long) and self._options.routing == "direct"
+        straight = self._straight_to(node, deadline) if wants_straight else None
         return straight or next(iter(self.live()), None) or self._reopened(deadline)
 
     def _straight_to(self, node: int, deadline: float) -> BlockingConnection | None:

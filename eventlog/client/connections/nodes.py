@@ -290,9 +290,26 @@ class Nodes(KnownRoutes):
         home = self.home.live
         return sorted(self._numbers, key=lambda connection: connection is not home)
 
-    async def connection(self, node: int, deadline: float) -> Connection:
-        """Return `road(node)`, opening a connection to any node before `deadline` if there is none. Raises as `Uplink.connection`."""
+    async def connection(self, node: int, deadline: float, *, is_long: bool = False) -> Connection:
+        """Return `road(node)`, opening a connection to any node before `deadline` if there is none. Raises as `Uplink.connection`.
+
+        `is_long`: what is to be asked is worth waiting for a direct connection that is being opened.
+        """
+        if is_long and node != NOBODY and self._options.routing == "direct":
+            direct = await self._straight(node)
+            if direct is not None:
+                return direct
         return self.road(node) or await self.home.connection(deadline)
+
+    async def _straight(self, node: int) -> Connection | None:
+        """Return a connection to a node itself; None where there is none, and none can be opened now."""
+        assert self.topology is not None, "known where nodes are"
+        connection = self._direct_to(node)
+        direct = self._direct.get(parse_address(self.topology.addresses[node])) if node in self.topology.addresses else None
+        if connection is None and direct is not None and direct.opening is not None:
+            await asyncio.shield(direct.opening)
+            connection = direct.uplink.live
+        return connection
 
     # ------------------------------------------------------------ what only some nodes can do
 
@@ -313,11 +330,7 @@ class Nodes(KnownRoutes):
         """
         assert self.topology is not None, "known where others are"
         for node in sorted(set(self.topology.addresses) - lacking):
-            connection = self._direct_to(node)
-            direct = self._direct.get(parse_address(self.topology.addresses[node]))
-            if connection is None and direct is not None and direct.opening is not None:
-                await asyncio.shield(direct.opening)
-                connection = direct.uplink.live
+            connection = await self._straight(node)
             if connection is not None:
                 return connection
         raise ConnectionLost(address="any other node", why="those that may have it cannot be reached")

@@ -52,8 +52,8 @@ class Roads(Protocol[C]):
         """Return every open connection."""
         ...
 
-    async def connection(self, node: int, deadline: float) -> C:
-        """Return a connection for requests of a node's segments."""
+    async def connection(self, node: int, deadline: float, *, is_long: bool = False) -> C:
+        """Return a connection for requests of a node's segments; what is long is worth a direct one that is not open yet."""
         ...
 
     async def other_than(self, lacking: set[int]) -> C:
@@ -97,11 +97,14 @@ class Patience(Generic[C]):
         """Take note of a row."""
         self._has_progress = True
 
-    async def connection(self, owner: int = NOBODY) -> C:
+    async def connection(self, owner: int = NOBODY, *, is_long: bool = False) -> C:
         """Return the connection to ask a node's segments on; without an owner, to ask whichever node is at hand."""
         self._begin()
         nodes = self._nodes
-        self._connection = await (nodes.other_than(self._lacking) if self._lacking else nodes.connection(owner, self._deadline))
+        if self._lacking:
+            self._connection = await nodes.other_than(self._lacking)
+        else:
+            self._connection = await nodes.connection(owner, self._deadline, is_long=is_long)
         return self._connection
 
     async def other_connection(self) -> C:

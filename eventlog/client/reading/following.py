@@ -19,6 +19,7 @@ from eventlog.client.reports import Stalled, stalled
 from eventlog.errors import EventLogError, Stopping
 from eventlog.events import Event, EventSource
 from eventlog.routing.retry import NEEDS_CONNECTION
+from eventlog.routing.routes import NOBODY
 from eventlog.transport.stream import Reply
 from eventlog.wire.eventlog_pb2 import Message, PollAnswer, Watch
 
@@ -98,7 +99,7 @@ class Follower:
         while True:
             began = math.inf
             try:
-                connection = await patience.connection()
+                connection = await patience.connection(self._primary_of(reading), is_long=True)
                 began = loop.time()
                 watch = Message(watch=Watch(poll=reading.poll(cache_id), follow=follow))
                 stream = connection.stream(watch, credit_bytes=self._options.read_ahead_bytes)
@@ -119,6 +120,12 @@ class Follower:
                 if isinstance(error, NEEDS_CONNECTION) and loop.time() - began > stands_s:
                     patience.has_progress()  # a reader to whom nothing happened was not looking for a node meanwhile
                 await patience.wait_after(error)
+
+    def _primary_of(self, reading: Reading) -> int:
+        """Return the node that leads all segments of a read: it has what it answers, and any other one would ask it."""
+        routes = self._nodes.routes
+        primaries = set() if routes is None else {routes.primary(segment) for segment in reading.segments}
+        return primaries.pop() if len(primaries) == 1 else NOBODY
 
     async def _poll(self, reading: Reading, cache_id: int, *, interval_ms: int = 0, wait_ms: int = 0) -> Answers:
         held_percent = 0

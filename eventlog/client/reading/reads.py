@@ -83,6 +83,16 @@ class CacheReads(CacheByKey):
         answer = await self._core.requests.ask(Message(last_events=question))
         return replace(ends, tail_id=answer.message.last_events_answer.after)
 
+    def segments_by_primary(self, segments: Collection[int] | None = None) -> list[tuple[int, ...]]:
+        """Return segments, None: all, in groups that one node leads each, as far as this client knows.
+
+        A read of one group (`event_batches(segments=...)`) is served by that node, from what it has itself: of a cluster of several nodes
+        that costs a part of what one of them asks the others for.
+        """
+        routes = self._core.routes
+        asked = segments_of(segments, of=routes.segments) or range(routes.segments)
+        return [tuple(found) for found in routes.by_primary(asked).values()]
+
     async def plan(
         self,
         after: int,

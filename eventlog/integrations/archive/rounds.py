@@ -5,7 +5,7 @@ early has written is in no commit, so nobody reads it. Each task proves that off
 they join on to the one before, and that it is as many events as were planned.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from eventlog import blocking
+from eventlog.client.reading.batches import EventBatch
 from eventlog.errors import CorruptData, ListenerNotFound
 from eventlog.integrations.archive.columns import columns_of, record_batch
 from eventlog.integrations.archive.digest import bounds_of, digest_of
@@ -85,11 +86,16 @@ def read_range(cache: blocking.Cache, wanted: Range) -> pa.Table:
     """Return a range's events by segment and id, in the columns of an archive. Raises EventsTrimmed."""
     columns = columns_of(cache)
     names, schema = tuple(columns.types), columns.schema()
-    found = cache.event_batches(
-        wanted.after, until_id=wanted.upto, segments=wanted.segments, order="segment", max_bytes=ANSWER_BYTES_MAX, on_trimmed="error"
-    )
-    batches = [record_batch(batch, names, cache=cache.name, is_avro=columns.is_avro) for batch in found if len(batch)]
+    found = range_batches(cache, wanted, max_bytes=ANSWER_BYTES_MAX, on_trimmed="error")
+    batches = [record_batch(batch, names, cache=cache.name, is_avro=columns.is_avro) for batch in found]
     return _sorted(pa.Table.from_batches(batches, schema=schema))
+
+
+def range_batches(cache: blocking.Cache, wanted: Range, **options: Any) -> Iterator[EventBatch]:
+    """Yield a range's events by segment, asked of who leads the segments. `options` as `event_batches` has them, whose errors this has."""
+    for segments in cache.segments_by_primary(wanted.segments):
+        found = cache.event_batches(wanted.after, until_id=wanted.upto, segments=segments, order="segment", **options)
+        yield from (batch for batch in found if len(batch))
 
 
 def _sorted(table: pa.Table) -> pa.Table:

@@ -50,6 +50,18 @@ def trouble_of(error: BaseException) -> Trouble:
     return Trouble(code if isinstance(code, int) and code > 0 else None, f"{type(error).__name__}: {error}"[:500])
 
 
+def pass_over_forgotten() -> None:
+    """Have the running loop not print errors that aiokafka's own tasks forget: who asked for the transaction has heard of them."""
+    loop = asyncio.get_running_loop()
+    if loop.get_exception_handler() is None:
+        loop.set_exception_handler(_unless_forgotten)
+
+
+def _unless_forgotten(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    if not isinstance(context.get("exception"), KafkaError):
+        loop.default_exception_handler(context)
+
+
 @asynccontextmanager
 async def _told(within_s: float = WAIT_S) -> AsyncIterator[None]:
     try:
@@ -244,6 +256,7 @@ class AioKafka:
         Raises:
             Trouble: Kafka is away, or refuses it.
         """
+        pass_over_forgotten()
         producer = AIOKafkaProducer(
             transactional_id=transactional_id,
             transaction_timeout_ms=_TRANSACTION_MS,

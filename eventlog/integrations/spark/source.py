@@ -39,6 +39,7 @@ from eventlog.integrations.archive.columns import ArchiveColumns, columns_of, re
 from eventlog.integrations.archive.events import Judge
 from eventlog.integrations.archive.ranges import Range, ranges_of
 from eventlog.integrations.archive.reading import Archive, open_archive
+from eventlog.integrations.archive.rounds import range_batches
 from eventlog.integrations.archive.table import File
 from eventlog.integrations.spark.offsets import Losses, Reported, Scope, id_of, offset_of, report_of
 from eventlog.integrations.spark.options import SourceOptions, Start, read_options, sink_options
@@ -266,19 +267,10 @@ class _Reading:
         if isinstance(wanted, FileRange):
             yield from self._read_file(wanted)
             return
-        found = self._cache.event_batches(
-            wanted.after,
-            until_id=wanted.upto,
-            segments=wanted.segments,
-            order="segment",
-            max_bytes=options.fetch_bytes,
-            on_trimmed="error" if options.fail_on_data_loss else "earliest",
-            **options.reading(),
-        )
         is_avro, rows_of = _columns_of(options).is_avro, self._shape.reader()
-        for batch in found:
-            if len(batch):
-                yield rows_of(record_batch(batch, self._shape.read, cache=options.cache, is_avro=is_avro))
+        on_trimmed = "error" if options.fail_on_data_loss else "earliest"
+        for batch in range_batches(self._cache, wanted, max_bytes=options.fetch_bytes, on_trimmed=on_trimmed, **options.reading()):
+            yield rows_of(record_batch(batch, self._shape.read, cache=options.cache, is_avro=is_avro))
 
     def _read_file(self, wanted: FileRange) -> "Iterator[pa.RecordBatch]":
         """Yield the events of a file: as they lie in it where there is nothing to judge."""

@@ -7,7 +7,7 @@ from itertools import islice, product
 from typing import Any
 
 import pytest
-from hypothesis import event, given
+from hypothesis import assume, event, given
 from hypothesis import strategies as st
 from jsonschema import validators
 
@@ -48,7 +48,11 @@ def is_judged_valid(schema: Any, value: Any) -> bool:
 @given(pairs, st.lists(values, max_size=5))
 def test_random_schemas_take_what_another_validator_takes(two: tuple[Any, Any], more: list[Any]) -> None:
     for schema in two:
-        check = JsonCheck(json.dumps(schema))
+        try:
+            check = JsonCheck(json.dumps(schema))
+        except InvalidArgument as error:
+            assume("leads back to itself" not in error.why)
+            raise
         for value in [*more, *islice(likely(schema), VALUES_MAX)]:
             is_valid = is_judged_valid(schema, value)
             event(f"valid: {is_valid}")

@@ -154,6 +154,14 @@ def load_archives() -> Any:
     return archive
 
 
+def load_rollups() -> Any:
+    """Return the module of rollups. Raises ClickException where the extra of archives is not installed."""
+    load_archives()
+    with Importing():
+        from eventlog.integrations import rollup  # noqa: PLC0415 -- as above
+    return rollup
+
+
 _ASKING = (signal.SIGTERM, signal.SIGHUP)
 
 

@@ -241,6 +241,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     ),
     "pipeline compact": ("eventlog pipeline compact /archives/orders", "eventlog pipeline compact /archives/orders --vacuum 7d"),
     "pipeline rebuild": ("eventlog pipeline rebuild orders --archive /archives/orders --as-of 24h --into orders-yesterday --verify",),
+    "pipeline rollup": (
+        "eventlog pipeline rollup orders --window 1h --by value.shop --measures 'count,keys,sum(value.total)' --to /rollups/orders",
+        "eventlog pipeline rollup /archives/orders --window 1d --to /rollups/days",
+    ),
     "pipeline audit": ("eventlog pipeline audit orders --archive /archives/orders --json",),
     "id": ("eventlog id decode 912813402609418241", "eventlog id at 1h"),
     "id decode": ("eventlog id decode 912813402609418241",),

@@ -1,13 +1,14 @@
-"""`eventlog pipeline`: a cache's events kept in files for longer than the nodes keep them, and compared with them."""
+"""`eventlog pipeline`: a cache's events kept in files for longer than the nodes keep them, compared with them, and what they come to."""
 
 import time
+from contextlib import ExitStack
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from eventlog.errors import Unavailable
-from eventlog_cli.conventions import EndingInOrder, common_options, load_archives, open_client, settings
+from eventlog_cli.conventions import EndingInOrder, common_options, load_archives, load_rollups, open_client, settings
 from eventlog_cli.lazy import SynonymGroup
 from eventlog_cli.output import id_fields, note, print_row, print_text, stdout, table
 from eventlog_cli.parameters import AT, ID, POSITIVE, SIZE, SPAN
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from eventlog.integrations.archive.auditing import Audit
     from eventlog.integrations.archive.rounds import Written
     from eventlog.integrations.archive.table import Round
+    from eventlog.integrations.rollup import RolledUp
 
 CACHE = click.argument("cache_name", metavar="CACHE")
 DIFFERENCES_SHOWN = 20
@@ -26,7 +28,7 @@ VACUUM_MS_MIN = 24 * 3_600_000
 @click.group("pipeline", cls=SynonymGroup, synonyms={"verify": "audit"})
 @common_options
 def command() -> None:
-    """Keep the events of caches in files, and compare the two."""
+    """Keep the events of caches in files, compare the two, and count what happened."""
 
 
 @command.command("archive")
@@ -166,3 +168,53 @@ def rebuild(cache_name: str, *, path: str, into: str, as_of: int | None, verify:
             print_text(f"{done.compared} entries have not changed since; of them {done.differences or 'none'} differ")
     if done.differences:
         click.get_current_context().exit(1)
+
+
+@command.command("rollup")
+@click.argument("source", metavar="CACHE|PATH")
+@click.option("--window", "window_ms", required=True, type=SPAN, help="How long a window is; windows are counted from 1970 on, in UTC.")
+@click.option(
+    "--by", multiple=True, metavar="EXPR,...", help="One row for each value of these, as value.shop or LOWER(key) AS name.  [default: one]"
+)
+@click.option(
+    "--measures",
+    multiple=True,
+    default=("count",),
+    metavar="MEASURE,...",
+    help="What is counted: count, bytes, keys, first, last, sum(EXPR), min(EXPR), max(EXPR).  [default: count]",
+)
+@click.option("--to", "path", required=True, metavar="PATH", help="The folder of the table, or its address in an object store.")
+@click.option("--into", metavar="CACHE", help="Make each row an entry of this cache as well.")
+@click.option("--round-events", type=POSITIVE, default=ROUND_EVENTS, help="At most so many in one commit.  [default: 5000000]")
+@click.option("--after", type=ID, help="A new table begins with the first window behind this id.  [default: the first that is whole]")
+@common_options
+def rollup(source: str, *, path: str, into: str | None, **options: Any) -> None:
+    """Write what the events of each window come to into a Delta table at PATH, going on where it ends.
+
+    Of a cache, or of an archive, which is a path with a /. A window is counted once nothing can come into it any more, and only then.
+    Killed anywhere, the next run goes on where the table ends.
+    """
+    rollups = load_rollups()
+    with EndingInOrder(), ExitStack() as stack:
+        client = stack.enter_context(open_client()) if into is not None or "/" not in source else None
+        done = rollups.rollup(client, source, path, into=into, told=_tell_windows, **options)
+    _tell_rollup(path, into, done)
+
+
+def _tell_windows(done: "RolledUp") -> None:
+    if not settings().is_json:
+        note(f"{done.windows} windows, {done.rows} rows up to id {done.upto}")
+
+
+def _tell_rollup(path: str, into: str | None, done: "RolledUp") -> None:
+    if settings().is_json:
+        counts = {name: getattr(done, name) for name in ("events", "windows", "rows", "rounds", "entries")}
+        print_row({"pipeline": "rollup", "cache": done.cache} | id_fields(after=done.after, upto=done.upto) | counts)
+        return
+    if done.rounds:
+        print_text(f"{done.events} events of {done.cache} came to {done.rows} rows in {done.windows} windows")
+    else:
+        print_text("nothing new: no window with events has been closed since")
+    print_text(f"{path} has every window up to id {done.upto}")
+    if into is not None:
+        print_text(f"{done.entries} rows were put into {into}")

@@ -1,8 +1,8 @@
-"""Errors of archives: tables of a cache's events in files."""
+"""Errors of archives and rollups: tables in files, of a cache's events and of what they come to."""
 
 from eventlog.errors.tree import PeerViolation, Refused, Unavailable
 
-__all__ = ["ArchiveDamaged", "ArchiveRefused", "ArchiveTaken", "ArchiveUnreachable"]
+__all__ = ["ArchiveDamaged", "ArchiveRefused", "ArchiveTaken", "ArchiveUnreachable", "RollupRefused", "RollupTaken"]
 
 
 class ArchiveRefused(Refused):
@@ -26,6 +26,20 @@ class ArchiveUnreachable(Unavailable):
     sentence = "archive {path} is not reached: {why}"
     path: str
     why: str
+
+
+class RollupRefused(Refused):
+    code = "ROLLUP_REFUSED"
+    sentence = "rollup {path}: {why}"
+    path: str
+    why: str
+
+
+class RollupTaken(Refused):
+    code = "ROLLUP_TAKEN"
+    sentence = "rollup {path} has been written up to id {upto} by somebody else meanwhile; what this one made of it was left out"
+    path: str
+    upto: int
 
 
 class ArchiveDamaged(PeerViolation):

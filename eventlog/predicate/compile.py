@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -26,7 +27,7 @@ from eventlog.predicate.search import candidates, needles_of, numbers_of
 from eventlog.predicate.spec import ANYTHING, Bounds, FilterContext, FilterSpec, Image
 from eventlog.predicate.tree import And, Column, Constant, Path, Root, Step, SyntaxNode, walk
 from eventlog.predicate.truths import VALUE, cost_of, truth_of
-from eventlog.predicate.values import Truths
+from eventlog.predicate.values import Truths, Values, values_of
 from eventlog.schema.avro import AvroSchema
 
 Steps = tuple[Step, ...]
@@ -203,6 +204,37 @@ def compile_filter(spec: FilterSpec, context: FilterContext, factories: Factorie
         projections={root: _projection(selected, root, context) for root in _ROOTS},
         keeps_before=selected is None or bool(selected["before"]),
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Expressions:
+    """Checked expressions, whose values are asked for and not whether they hold."""
+
+    values: tuple[Values, ...]
+    plan: DecodePlan
+
+    def lists(self, events: EventColumns) -> list[list[Any]]:
+        """Return a list of values for each expression, an item an event; None is NULL."""
+        frame = Frame(events, self.plan, is_old=False)
+        return [values(frame) for values in self.values]
+
+
+def compile_expressions(texts: Iterable[str], context: FilterContext) -> Expressions:
+    """Return expressions that are right for a cache, in the words of predicates; `v.name` is short for `value.name`.
+
+    Raises:
+        BadPredicate: naming the expression, with the place and what may have been meant.
+    """
+    names = Names(context, has_short=True)
+    nodes: list[SyntaxNode] = []
+    for text in texts:
+        try:
+            parsed = parse(text)
+            nodes.append(PredicateReader(names, Parameters(b"", parsed.placeholders)).expression(parsed))
+        except BadPredicate as error:
+            raise refusal(error.column, f"expression {text[:60]!r}: {error.why}", error.suggestion) from error
+    paths: dict[Root, set[Steps]] = {root: {path for node in nodes for path in _paths(node)[root]} for root in _ROOTS}
+    return Expressions(values=tuple(values_of(node, truth_of) for node in nodes), plan=_plan(paths, context))
 
 
 def _condition(spec: FilterSpec, names: Names) -> SyntaxNode:

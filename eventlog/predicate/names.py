@@ -27,10 +27,14 @@ _TYPES: dict[str, Type] = {
 
 
 class Names:
-    """What names mean for one cache. With `is_continuous` only those that are of an entry, not of one change of it."""
+    """What names mean for one cache. With `is_continuous` only those that are of an entry, not of one change of it.
 
-    def __init__(self, context: FilterContext, *, is_continuous: bool = False) -> None:
+    With `has_short`, `v.name` is `value.name`: so fields are named where Spark reads values.
+    """
+
+    def __init__(self, context: FilterContext, *, is_continuous: bool = False, has_short: bool = False) -> None:
         self._context = context
+        self._has_short = has_short
         self._is_continuous = is_continuous
         self._avro = AvroFields(AvroSchema(context.avro_schema)) if context.format == "avro" and context.avro_schema else None
 
@@ -47,7 +51,7 @@ class Names:
             return self._column(root, at)
         if root == "headers":
             return self._header(rest, at)
-        if root in {"value", "before"}:
+        if root in {"value", "before"} or (root == "v" and rest and self._has_short):
             return self.path("before" if root == "before" else "value", rest, at)
         if root in COLUMNS:
             raise refusal(rest[0][1], f"{root} has no fields", f"value.{rest[0][0]}")

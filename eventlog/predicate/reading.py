@@ -81,6 +81,13 @@ class PredicateReader:
         self._parameters.check_all_used()
         return found
 
+    def expression(self, parsed: ParsedText) -> SyntaxNode:
+        """Return an expression, of whatever type, as a node. Raises BadPredicate."""
+        _check_depth(parsed.tree)
+        found = self.node(parsed.tree)
+        self._parameters.check_all_used()
+        return found
+
     def node(self, tree: exp.Expression) -> SyntaxNode:
         """Return a node for one of the parser's; its arguments are read in the order of the text, so that `?` are counted right."""
         row = NODES.get(type(tree))

@@ -35,6 +35,7 @@ READS_WALL_CLOCK = {
     "eventlog/integrations/kafka/shard.py": "tells readers of a topic when an event was mirrored",
     "eventlog/integrations/archive/merging.py": "leaves files of new events alone",
     "eventlog/integrations/archive/table.py": "tells readers of a table when a file came into it",
+    "eventlog/integrations/rollup/table.py": "as above",
     "eventlog/assemble.py": "has no clock of a cluster: it makes the records of one that is stopped",
 }
 """Modules that may look at the wall clock, and why: nothing that decides who works on what, or when, goes by it."""

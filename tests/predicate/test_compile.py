@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from eventlog.batch.texts import Texts
 from eventlog.errors import BadPredicate
 from eventlog.predicate.bounds import bounds_of
-from eventlog.predicate.compile import JOINED, LEFT, UPDATED
+from eventlog.predicate.compile import JOINED, LEFT, UPDATED, compile_expressions
 from eventlog.predicate.spec import FilterContext, FilterSpec
 from tests.examples import examples
 from tests.predicate.rows import BASE, BYTES, JSON, compiled, events, matches, matching
@@ -458,3 +458,31 @@ def test_specifications_that_differ_have_other_digests():
         FilterSpec(continuous=True),
     ]
     assert len({spec.digest for spec in specs}) == len(specs)
+
+
+def test_expressions_have_values_of_whatever_type():
+    rows = events([{"key": "a", "value": {"n": 2, "s": "X"}}, {"key": "b", "value": None}, {"key": "c", "value": {"n": "text"}}])
+    found = compile_expressions(["key", "v.n", "value.n * 1.5", "LOWER(v.s)", "value.n > 1", "kind = 'REMOVED'", "value"], JSON)
+    assert found.lists(rows) == [
+        ["a", "b", "c"],
+        [2, None, "text"],
+        [3.0, None, None],
+        ["x", None, None],
+        [True, None, None],
+        [False, True, False],
+        [{"n": 2, "s": "X"}, None, {"n": "text"}],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "why"), [("v", "no column v"), ("n", "value.n"), ("key, kind", "near ','"), ("?", "parameter 1"), ("SUM(v.n)", "function SUM")]
+)
+def test_what_is_no_expression_is_named(text, why):
+    with pytest.raises(BadPredicate, match=why) as refused:
+        compile_expressions([text], JSON)
+    assert f"expression {text!r}" in str(refused.value)
+
+
+def test_conditions_do_not_know_the_short_name():
+    with pytest.raises(BadPredicate, match="no column v"):
+        compiled("v.n = 1")

@@ -6,9 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from deltalake import DeltaTable
 
 from eventlog import blocking
 from eventlog.integrations import archive as archives
+from eventlog.integrations import rollup as rollups
 from eventlog.integrations.archive.place import place_of
 from eventlog.integrations.archive.ranges import Range
 from eventlog.integrations.archive.rounds import write_range
@@ -119,3 +121,28 @@ def test_an_archive_of_another_cache_and_what_archives_lack_are_refused(
     ):
         with pytest.raises(Exception, match=why):
             spark.read.format("eventlog").options(**({"servers": node.address, "archive": str(path)} | options)).load().collect()
+
+
+def test_a_rollup_that_tasks_count_is_the_one_that_is_counted_here(
+    spark: Any, node: NodeProcess, archived: tuple[Path, list[Any]], tmp_path: Path
+) -> None:
+    path, _ = archived
+    options = {"window_ms": 20, "by": "kind, v.n", "measures": "count, keys, bytes, first, last, sum(v.key / 7), max(v.key)", "tasks": 5}
+    with blocking.connect(node.address) as client:
+        client.create_cache("many").put_many([(f"k{key}", {"n": key % 3, "key": key}) for key in range(3_000)])
+        client.cache("many").put_many([(f"k{key}", {"n": 5, "key": key}) for key in range(0, 3_000, 2)])
+        last = max(event.id for event in client.cache("many").events())
+        while pipelines.rollup(spark, "many", servers=node.address, to=tmp_path / "spark", **options)["upto"] < last:
+            pass
+        while rollups.rollup(client, "many", tmp_path / "here", **options).upto < last:
+            pass
+    found, here = (DeltaTable(str(tmp_path / name)).to_pyarrow_table() for name in ("spark", "here"))
+    order = [("window", "ascending"), ("kind", "ascending"), ("n", "ascending")]
+    assert found.sort_by(order) == here.sort_by(order)
+    assert sum(found.column("count").to_pylist()) == 4_500
+    done = pipelines.rollup(spark, path, to=tmp_path / "files", after=0, **options)
+    assert (done["pipeline"], done["cache"]) == ("rollup", "archived")
+    rollups.rollup(None, path, tmp_path / "files-here", after=0, **options)
+    found, here = (DeltaTable(str(tmp_path / name)).to_pyarrow_table() for name in ("files", "files-here"))
+    assert found.sort_by(order) == here.sort_by(order)
+    assert sum(found.column("count").to_pylist()) == done["events"] > 500

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from eventlog import blocking
 from eventlog.arrays import Ints
-from eventlog.batch.columns import Column, columns_of_joined, join_events, joined_of
+from eventlog.batch.columns import Column, EventColumns, columns_of_joined, join_events, joined_of
 from eventlog.batch.join import Joined
 from eventlog.client.formats import CacheFormat
 from eventlog.client.reading.batches import EventBatch
@@ -108,8 +108,7 @@ class Judge:
         last = pc.max(rows.column("id")).as_py()
         if segments is not None:
             rows = rows.filter(pc.is_in(rows.column("segment"), pa.array(sorted(set(segments)), pa.int32())))
-        order = np.lexsort((rows.column("id").to_numpy(), rows.column("segment").to_numpy()))
-        joined = _joined(rows.take(pa.array(order)))
+        joined = _joined(sorted_rows(rows))
         if self._compiled is not None:
             joined = _matching(joined, self._compiled)
         if not joined.events:
@@ -118,6 +117,16 @@ class Judge:
         answer = PollAnswer(parts=[Part(form=Part.JOINED, runs=len(joined.runs), length=len(body))])
         (piece,) = arrange(take_apart(answer, body, cache_id=self._source.cache_id))
         return EventBatch(piece, self._source, last_id=last)
+
+
+def sorted_rows(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Return rows by segment and id."""
+    return rows.take(pa.array(np.lexsort((rows.column("id").to_numpy(), rows.column("segment").to_numpy()))))
+
+
+def event_columns(rows: pa.RecordBatch) -> EventColumns:
+    """Return rows that lie by segment and id, at least one, as predicates take events."""
+    return columns_of_joined([_joined(rows)])
 
 
 def _matching(joined: Joined, compiled: "Compiled") -> Joined:

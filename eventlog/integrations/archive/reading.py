@@ -14,7 +14,7 @@ from eventlog.ids import ID_MAX
 from eventlog.integrations.archive.digest import bounds_of, digest_of
 from eventlog.integrations.archive.files import read_part
 from eventlog.integrations.archive.place import place_of
-from eventlog.integrations.archive.table import ArchiveTable, File, Round, identity_of
+from eventlog.integrations.archive.table import ArchiveTable, File, Round, TableIdentity, identity_of
 
 BATCH_ROWS: Final = 65_536
 
@@ -58,6 +58,11 @@ class Archive:
     def address(self) -> str:
         """Where it is: a path, or an address of an object store."""
         return self._table.place.address
+
+    @property
+    def identity(self) -> TableIdentity:
+        """What that cache was."""
+        return self._table.identity
 
     def check_of(self, client: blocking.Client, cache: str) -> None:
         """Raise ArchiveRefused unless these are the events of a cache as it is now."""

@@ -1,4 +1,4 @@
-"""Pipelines that run on Spark: what they read and write goes through its tasks, and the driver sees lists of files alone."""
+"""Pipelines that run on Spark: events go through its tasks, and the driver sees lists of files, or what tasks have counted."""
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,6 +12,9 @@ from eventlog.integrations.archive.place import ArchivePlace, place_of
 from eventlog.integrations.archive.ranges import Range
 from eventlog.integrations.archive.rounds import Made, write_range
 from eventlog.integrations.archive.rounds import archive as archive_here
+from eventlog.integrations.rollup.rolling import Job, count_piece
+from eventlog.integrations.rollup.rolling import rollup as rollup_here
+from eventlog.integrations.rollup.sources import RollupPiece
 from eventlog.integrations.spark.options import SourceOptions
 from eventlog.integrations.spark.session import client_of
 
@@ -19,6 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _MADE = "made STRING"
+_COUNTED = "counted BINARY"
 
 
 def archive(
@@ -39,6 +43,49 @@ def archive(
 
     done = archive_here(client_of(source), cache, to, run=run, **options)
     return {"pipeline": "archive", "cache": cache, **asdict(done)}
+
+
+def rollup(
+    spark: "SparkSession",
+    source: str | Path,
+    *,
+    to: str | Path,
+    servers: str = "",
+    client: dict[str, Any] | None = None,
+    **options: Any,
+) -> dict[str, Any]:
+    """Roll a cache up, or an archive, which is a path with a `/`; tasks count, each some segments or windows of a round.
+
+    `servers` and `client` are as for `archive`: an archive needs them only to put rows `into` a cache. All executors reach an archive by
+    the same path or address. `options` and errors are those of `eventlog.integrations.rollup.rollup`. Returns what was added.
+    """
+    is_cache = not isinstance(source, Path) and "/" not in source
+    where = SourceOptions(servers=tuple(part.strip() for part in servers.split(",") if part.strip()), cache="", client=client or {})
+
+    def run(job: Job, pieces: Sequence[RollupPiece]) -> Iterable[pa.Table]:
+        tasks = spark.range(0, len(pieces), 1, len(pieces)).mapInArrow(_counting(job, pieces, where if is_cache else None), _COUNTED)
+        for row in tasks.collect():
+            with pa.ipc.open_stream(row.counted) as stream:
+                yield stream.read_all()
+
+    done = rollup_here(client_of(where) if where.servers else None, source, to, run=run, **options)
+    return {"pipeline": "rollup", **asdict(done)}
+
+
+def _counting(job: Job, pieces: Sequence[RollupPiece], source: SourceOptions | None) -> Any:
+    """Return what a task does: it counts the pieces whose numbers it gets. `source` is where the cache is, None for an archive."""
+
+    def act(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        cache = None if source is None else client_of(source).cache(job.cache)
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                counted = count_piece(job, pieces[number], cache)
+                sink = pa.BufferOutputStream()
+                with pa.ipc.new_stream(sink, counted.schema) as stream:
+                    stream.write_table(counted)
+                yield pa.RecordBatch.from_arrays([pa.array([sink.getvalue().to_pybytes()], pa.binary())], names=["counted"])
+
+    return act
 
 
 def _tasks(ranges: Sequence[Range], source: SourceOptions, place: ArchivePlace) -> Any:

@@ -1,0 +1,24 @@
+"""Rollups: what the events of each window come to, as a Delta table that is gone on with window by window (`eventlog[archive]`).
+
+A window is a range of ids, because an id begins with its time; it is closed once nothing can come into it any more. `definition` says what
+is counted, `gathering` counts in tasks, `sources` reads a cache or an archive, `table` keeps the results and says how far they are, and
+`rolling` goes from the one to the other. What is here is loaded when it is first asked for.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from eventlog.integrations.rollup.rolling import RolledUp as RolledUp
+    from eventlog.integrations.rollup.rolling import rollup as rollup
+
+_ROLLING: Final = ("RolledUp", "rollup")
+__all__ = ["RolledUp", "rollup"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _ROLLING:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = getattr(import_module(f"{__name__}.rolling"), name)
+    globals()[name] = found
+    return found

@@ -1,0 +1,151 @@
+"""Counting is the same to the last bit, however events are cut into batches and tasks."""
+
+import math
+from fractions import Fraction
+from typing import Any
+
+import orjson
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eventlog.errors import BadPredicate
+from eventlog.ids import make_id
+from eventlog.integrations.archive.columns import ArchiveColumns
+from eventlog.integrations.rollup.definition import definition_of
+from eventlog.integrations.rollup.gathering import Gathering, added, exact, merged
+from eventlog.predicate.spec import FilterContext
+
+CONTEXT = FilterContext(format="json", text_keys=True, before=False)
+SCHEMA = ArchiveColumns(has_text_keys=True, is_json=True).schema()
+T0 = 1_795_758_000_000
+WINDOW = 1_000
+finite = st.floats(allow_nan=False, allow_infinity=False, width=64)
+
+
+def rows_of(events: list[dict[str, Any]]) -> pa.RecordBatch:
+    """Return events as an archive has them: `ms`, `key` and `value` are told, None removes; a key is in one of three segments."""
+    found = []
+    for number, event in enumerate(events):
+        id_ = make_id(event["ms"], number % 4096, 1)
+        value = event.get("value")
+        found.append(
+            {
+                "id": id_,
+                "segment": len(event["key"]) % 3,
+                "offset": number,
+                "time": event["ms"] * 1000,
+                "cache": "c",
+                "kind": "REMOVED" if value is None else "CREATED",
+                "key": event["key"],
+                "value": None if value is None else orjson.dumps(value).decode(),
+                "before": None,
+                "headers": [],
+                "epoch": 1,
+            }
+        )
+    return pa.RecordBatch.from_pylist(found, schema=SCHEMA)
+
+
+def rolled(definition: Any, tasks: list[list[pa.RecordBatch]]) -> list[dict[str, Any]]:
+    tables = []
+    for batches in tasks:
+        gathering = Gathering(definition, CONTEXT)
+        for batch in batches:
+            gathering.add(batch)
+        tables.append(gathering.table())
+    return merged(definition, tables).to_pylist()
+
+
+def test_a_group_of_a_window_is_a_row_with_what_is_asked_for():
+    definition = definition_of(
+        window_ms=WINDOW, by="kind, v.c", measures="count, bytes, keys, first, last, sum(v.n), min(v.n), max(v.n), sum(v.n * 2) AS twice"
+    )
+    events = [
+        {"ms": T0 + 1, "key": "a", "value": {"c": "x", "n": 1}},
+        {"ms": T0 + 5, "key": "bb", "value": {"c": "x", "n": 2.5}},
+        {"ms": T0 + 999, "key": "a", "value": {"c": "x", "n": "no number"}},
+        {"ms": T0 + 7, "key": "a", "value": {"c": 7}},
+        {"ms": T0 + 8, "key": "a"},
+        {"ms": T0 + 1000, "key": "a", "value": {"c": "x", "n": 4}},
+    ]
+    found = rolled(definition, [[rows_of(events)]])
+    told = [
+        (row["window"].second, row["kind"], row["c"], row["count"], row["keys"], row["sum_n"], row["min_n"], row["max_n"], row["twice"])
+        for row in found
+    ]
+    assert told == [
+        (0, "CREATED", "7", 1, 1, None, None, None, None),
+        (0, "CREATED", "x", 3, 2, 3.5, 1.0, 2.5, 7.0),
+        (0, "REMOVED", None, 1, 1, None, None, None, None),
+        (1, "CREATED", "x", 1, 1, 4.0, 4.0, 4.0, 8.0),
+    ]
+    row = found[1]
+    assert row["bytes"] == sum(len(one["key"]) + len(orjson.dumps(one["value"])) for one in events[:3])
+    assert (row["first"].microsecond, row["last"].microsecond) == (1_000, 999_000)
+
+
+def test_groups_are_called_by_what_json_says():
+    definition = definition_of(window_ms=WINDOW, by="v.c", measures="count")
+    values = [None, True, 1, 1.5, "text", "1", [1, "a"], {"b": 1, "a": None}]
+    events = [{"ms": T0, "key": "k", "value": {"c": value}} for value in values]
+    found = {row["c"]: row["count"] for row in rolled(definition, [[rows_of(events)]])}
+    assert found == {None: 1, "true": 1, "1": 2, "1.5": 1, "text": 1, '[1,"a"]': 1, '{"a":null,"b":1}': 1}
+
+
+@given(st.data())
+def test_a_rollup_is_the_same_however_it_is_cut(data: st.DataObject):
+    numbers = data.draw(st.lists(finite, min_size=1, max_size=30))
+    events = [
+        {"ms": T0 + data.draw(st.integers(0, 2_500)), "key": "k" * data.draw(st.integers(1, 6)), "value": {"n": number, "c": number > 0}}
+        for number in numbers
+    ]
+    definition = definition_of(window_ms=WINDOW, by="v.c", measures="count, bytes, keys, first, last, sum(v.n), min(v.n), max(v.n)")
+    whole = rows_of(events)
+    once = rolled(definition, [[whole]])
+    by_segment = [[row for row in whole.to_pylist() if row["segment"] == segment] for segment in range(3)]
+    tasks = [[pa.RecordBatch.from_pylist([row], schema=SCHEMA) for row in rows] for rows in by_segment]
+    assert rolled(definition, tasks) == once
+    assert rolled(definition, tasks[::-1]) == once
+    for row in once:
+        own = [
+            event for event in events if event["ms"] // 1000 == row["window"].timestamp() and str(event["value"]["c"]).lower() == row["c"]
+        ]
+        assert row["count"] == len(own)
+        assert row["keys"] == len({event["key"] for event in own})
+        assert row["sum_n"] == added([event["value"]["n"] for event in own])
+        assert row["max_n"] == max(event["value"]["n"] for event in own)
+
+
+@given(st.lists(finite, min_size=1, max_size=50))
+def test_few_numbers_have_exactly_the_sum_of_many(numbers: list[float]):
+    assert sum(map(Fraction, exact(numbers))) == sum(map(Fraction, numbers))
+    assert added(exact(numbers)) == added(numbers)
+
+
+def test_a_sum_that_is_too_large_is_infinite():
+    assert added([1e308] * 3) == math.inf
+    assert added([-1e308] * 3) == -math.inf
+    assert added([1e308, 1e308, -1e308]) == 1e308, "whatever is too large on the way"
+    assert added([*exact([1e308, 1e308]), *exact([-1e308])]) == 1e308
+
+
+@pytest.mark.parametrize(
+    ("by", "why"), [("v.", "expression 'v.'"), ("customer", "value.customer"), ("UPPER(", "expression"), ("?", "expr")]
+)
+def test_an_expression_that_is_not_right_is_named(by: str, why: str):
+    with pytest.raises(BadPredicate, match=why):
+        Gathering(definition_of(window_ms=WINDOW, by=f"{by} AS x", measures="count"), CONTEXT)
+
+
+def test_values_of_bytes_have_no_fields_and_their_keys_are_hexadecimal():
+    context = FilterContext(format="bytes", text_keys=False, before=False)
+    with pytest.raises(BadPredicate, match="they have no fields"):
+        Gathering(definition_of(window_ms=WINDOW, by="v.a", measures="count"), context)
+    schema = ArchiveColumns(has_text_keys=False, is_json=False).schema()
+    row = rows_of([{"ms": T0, "key": "k", "value": 5}]).to_pylist()[0] | {"key": b"\x00\xff", "value": b"\x01"}
+    definition = definition_of(window_ms=WINDOW, by="key", measures="bytes")
+    gathering = Gathering(definition, context)
+    gathering.add(pa.RecordBatch.from_pylist([row], schema=schema))
+    assert [(one["key"], one["bytes"]) for one in merged(definition, [gathering.table()]).to_pylist()] == [("00ff", 3)]

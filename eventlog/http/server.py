@@ -185,7 +185,7 @@ class HttpServer:
         # Without an application, whose router has its own opinion of a header `Expect`; and what bodies hold is nobody's business.
         server = _Connections(
             self._answer,
-            handler_cancellation=True,  # what nobody waits for any more is not gone on with
+            handler_cancellation=True,  # what nobody waits for any more is not continued
             access_log=None,
             auto_decompress=False,
             keepalive_timeout=self._idle_s,

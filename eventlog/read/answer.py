@@ -52,7 +52,7 @@ class Spans:
         return self.firsts + (self.counts - 1) * ID_STEP
 
 
-@dataclass(slots=True, kw_only=True)  # one a group: `frozen` ones are dear to make
+@dataclass(slots=True, kw_only=True)  # one a group: `frozen` ones are slow to make
 class CacheValues:
     """Stored values of one cache in one group: one row a value, sorted by segment and therefore by base id.
 
@@ -66,7 +66,7 @@ class CacheValues:
     data: list[bytes]
 
 
-@dataclass(slots=True, kw_only=True)  # one a group: `frozen` ones are dear to make
+@dataclass(slots=True, kw_only=True)  # one a group: `frozen` ones are slow to make
 class CommittedGroup:
     """Everything that one group committed. Its ids are one run `[first_id, last_id]`; the groups of a node never interleave."""
 

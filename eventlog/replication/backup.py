@@ -311,7 +311,7 @@ class _Taking:
         return self._collect()
 
     def _leave_install(self, segment: int) -> None:
-        """Drop a replica that is not whole when its primary has gone back to asking: nothing of it can be gone on with."""
+        """Drop a replica that is not whole when its primary has gone back to asking: nothing of it can be continued."""
         if self._core.installs.is_left_by(segment, self._message):
             self._commands.append(self._core.cut(self._message.sender, self._message.correlation, segment, 0, discard=True))
 

@@ -50,7 +50,7 @@ class Installs:
         return segment in self._partial
 
     def is_left_by(self, segment: int, message: Message) -> bool:
-        """Return whether the message was sent after the snapshot, or by another primary: it will not be gone on with."""
+        """Return whether the message was sent after the snapshot, or by another primary: it will not be continued."""
         install = self._partial[segment]
         is_same = message.sender == install.sender and self._columns.epochs.item(segment) == install.epoch
         return not is_same or message.correlation > install.correlation

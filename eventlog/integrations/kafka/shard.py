@@ -429,7 +429,7 @@ class _Copying:
 
     @staticmethod
     async def _apart(taken: _Taken, work: Callable[[], Made]) -> Made:
-        """Return what `work` makes of what was taken: in a thread, unless that is dearer than the work."""
+        """Return what `work` makes of what was taken: in a thread, unless starting it costs more than the work."""
         return work() if taken.events < _INLINE_EVENTS else await asyncio.to_thread(work)
 
     def _laid_out(self, taken: _Taken, at: SegmentPositions) -> tuple[Parted, SegmentPositions, list[int]]:

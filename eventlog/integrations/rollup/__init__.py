@@ -1,4 +1,4 @@
-"""Rollups: what the events of each window come to, as a Delta table that is gone on with window by window (`eventlog[archive]`).
+"""Rollups: what the events of each window come to, as a Delta table that is continued window by window (`eventlog[archive]`).
 
 A window is a range of ids, because an id begins with its time; it is closed once nothing can come into it any more. `definition` says what
 is counted, `gathering` counts in tasks, `sources` reads a cache or an archive, `table` keeps the results and says how far they are, and

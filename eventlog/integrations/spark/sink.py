@@ -1,7 +1,7 @@
 """`format("eventlog")` as a sink: tasks lay their rows ready, and the commit publishes them, each batch once.
 
 A task that runs twice lays ready twice, under two attempts, and the commit names one. A batch that is replayed is answered as done, or
-gone on with as it was decided first. So nothing here has to be the same when it is done again.
+continued as it was decided first. So nothing here has to be the same when it is done again.
 """
 
 import time

@@ -225,7 +225,7 @@ class IncomingAppends:
             self._node.own(asyncio.create_task(self._follow_soon(), name="follow"))
 
     def _failed(self, error: BaseException) -> None:
-        """What was taken and is not on disk cannot be gone on with: the next message would leave a hole."""
+        """What was taken and is not on disk cannot be continued: the next message would leave a hole."""
         log.error("backup_write_failed error=%s", error)
         self._node.fatal(error if isinstance(error, StoreFenced | DiskFull) else StoreFenced(why=str(error)))
 

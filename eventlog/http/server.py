@@ -9,6 +9,8 @@ import logging
 import socket
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
 from typing import Final
 
 from aiohttp import web
@@ -16,7 +18,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 
 from eventlog.errors import BadConfig, EventLogError, ForeignPage, Overloaded, UnsupportedBody, tellable
 from eventlog.http.bulk import Bulk
-from eventlog.http.calls import BodyBounds, called, check_page, refusal
+from eventlog.http.calls import JSON, BodyBounds, Call, Route, called, check_page, refusal
 from eventlog.http.entries import CacheRoutes, EntryRoutes
 from eventlog.http.events import Events
 from eventlog.http.groups import GroupRoutes
@@ -47,6 +49,7 @@ CONNECTIONS_MAX = 64  # that the API has not; another one has the oldest closed,
 LINE_BYTES_MAX = 16 << 10  # of a request's first line: a key of 4 KiB takes three times as much where all of it is escaped
 
 PREFIX: Final = "/v1/"
+DOCUMENT: Final = "/v1/openapi.json"
 API_CONNECTIONS_MAX: Final = 1_024  # that have asked for something under PREFIX; the next one is told to come again
 BODIES_BYTES_MAX: Final = 128 * MIB
 BODY_MS_MAX: Final = 30_000  # from the end of a request's head to the end of its body
@@ -79,7 +82,8 @@ class Api:
         core = LocalCore(self._roads, self._shared)
         self._groups = GroupRoutes(core)
         parts = (CacheRoutes(core), Bulk(core), EntryRoutes(core), Events(core), ListenerRoutes(core), self._groups)
-        self._routes = [route for part in parts for route in part.routes()]
+        document = Route(path=DOCUMENT, handlers={"GET": _document}, parameters={})
+        self.routes = [document, *(route for part in parts for route in part.routes())]
         self._connections: set[object] = set()
         self._connections_peak = 0
 
@@ -119,7 +123,7 @@ class Api:
         call = None
         try:
             check_page(request, self._options.own_names)
-            handler, call = called(request, self._routes, self._bounds)
+            handler, call = called(request, self.routes, self._bounds)
             return await handler(call)
         except Exception as error:
             if not isinstance(error, EventLogError):
@@ -135,6 +139,16 @@ class Api:
     async def close(self) -> None:
         """Ask the node no more."""
         await self._roads.close()
+
+
+async def _document(_call: Call) -> web.Response:
+    """Answer with what describes every route."""
+    return web.Response(body=_document_bytes(), content_type=JSON)
+
+
+@cache
+def _document_bytes() -> bytes:
+    return Path(__file__).with_name("openapi.json").read_bytes()
 
 
 class _Connections(web.Server):

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import threading
 from pathlib import Path
 
 import pytest
@@ -10,12 +11,33 @@ from eventlog.errors import BadValue, InvalidArgument, Stopping
 from eventlog.hashing import hash_key, segment_of
 from eventlog.limits import CHECKED_SCHEMAS_BYTES_MAX
 from eventlog.node.node import Node
+from eventlog.schema.meter import Meter
 from tests.node.nodes import SEGMENTS, cache_of, submit, with_node
 
 ORDER = {"type": "object", "required": ["id"], "properties": {"id": {"type": "integer"}}}
 CHECKED = {"format": "json", "schema": json.dumps(ORDER), "validate": True}
 GOOD, BAD = b'{"id":1}', b'{"id":"x"}'
 KEY = b"k"
+
+
+class Held:
+    """Takes the place of a schema's check: it ends when it is released."""
+
+    def __init__(self) -> None:
+        self.released = threading.Event()
+
+    def made(self, _schema: str) -> "Held":
+        return self
+
+    def check(self, _value: bytes, _meter: Meter) -> None:
+        assert self.released.wait(30)
+
+
+@pytest.fixture
+def held(monkeypatch: pytest.MonkeyPatch) -> Held:
+    found = Held()
+    monkeypatch.setattr("eventlog.node.writing.value_gate.JsonCheck", found.made)
+    return found
 
 
 def same_segment(count: int) -> list[bytes]:
@@ -81,14 +103,26 @@ def test_writes_of_a_cache_keep_their_order_around_the_thread(tmp_path: Path) ->
     with_node(tmp_path, act)
 
 
-def test_a_cache_that_validates_no_more_keeps_the_order_too(tmp_path: Path) -> None:
+def test_a_cache_that_validates_no_more_keeps_the_order_too(tmp_path: Path, held: Held, monkeypatch: pytest.MonkeyPatch) -> None:
     async def act(node: Node) -> None:
         cache = await cache_of(node, **CHECKED)
-        large = submit(node, cache, [(key, GOOD) for key in same_segment(3_000)], producer=7, sequence=0)
+        first = submit(node, cache, [(KEY, GOOD)], producer=7, sequence=0)
         await node.cache_changes.alter("c", {"validate": False})
-        small = submit(node, cache, [(KEY, BAD)], producer=7, sequence=1)
-        assert int((await large).ids.max()) < (await small).ids.item(0)
+        second = submit(node, cache, [(KEY, BAD)], producer=7, sequence=1)
+        assert cache.unchecked == 2
+        monkeypatch.undo()  # a schema that is made ready from now on is checked by
+        held.released.set()
+        assert (await first).ids.item(0) < (await second).ids.item(0)
         assert not cache.is_gated
+
+    with_node(tmp_path, act)
+
+
+def test_what_removes_is_written_without_a_look_at_its_value(tmp_path: Path) -> None:
+    async def act(node: Node) -> None:
+        cache = await cache_of(node, format="avro", schema='"long"', validate=True)
+        for rows in ([(KEY, b"\x02")], [(KEY, None)], [(b"a", b"\x02"), (KEY, b"\x02"), (b"a", None)]):
+            assert (await submit(node, cache, rows)).ids.min() > 0
 
     with_node(tmp_path, act)
 
@@ -106,15 +140,16 @@ def test_what_was_written_before_is_answered_as_then_whatever_the_schema_has_bec
     with_node(tmp_path, act)
 
 
-def test_what_is_with_the_thread_at_the_end_is_written(tmp_path: Path) -> None:
+def test_what_is_with_the_thread_at_the_end_is_written(tmp_path: Path, held: Held) -> None:
     late: list[asyncio.Future[object]] = []
 
     async def act(node: Node) -> None:
         cache = await cache_of(node, **CHECKED)
-        late.append(submit(node, cache, [(key, GOOD) for key in same_segment(3_000)]))
+        late.extend(submit(node, cache, [(KEY, GOOD)]) for _ in range(2))
+        asyncio.get_running_loop().call_later(0.2, held.released.set)  # when the node is being closed
 
     with_node(tmp_path, act)
-    assert len(late[0].result().ids) == 3_000  # type: ignore[attr-defined]
+    assert all(found.result().ids.item(0) > 0 for found in late)  # type: ignore[attr-defined]
 
 
 def test_a_thread_that_has_ended_refuses_all_that_stands_in_line(tmp_path: Path) -> None:

@@ -39,6 +39,7 @@ NAMES = (
     "http",
     "archive",
     "transactions",
+    "spark-sink",
 )
 
 

@@ -179,9 +179,9 @@ def json_check(info: CacheInfo) -> Callable[[bytes], str] | None:
     """Return what says why the nodes would refuse a value of a JSON cache, nothing if they take it; None where they take any."""
     if info.format != "json" or not info.validate:
         return None
+    from eventlog.schema.checking import why_refused  # noqa: PLC0415 -- as below
     from eventlog.schema.json_check import JsonCheck  # noqa: PLC0415 -- only who writes files needs it, and RE2 with it
     from eventlog.schema.meter import Meter, steps_of  # noqa: PLC0415 -- as above
-    from eventlog.write.values import why_refused  # noqa: PLC0415 -- as above
 
     check = JsonCheck(info.schema)
     return lambda value: why_refused(check, value, Meter(steps_of(value)))

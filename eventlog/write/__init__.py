@@ -11,8 +11,7 @@ look at, and the caller puts those into `share.entries`.
     4. images       values replaced, expired entries met, lifespans            chain.py
     5. stamp        order by segment, sections, ids                            stamp.py
 
-Around them: `values` checks frames by the schema of their cache before they wait. `groups` takes waiting writes together and their
-answers apart, `drafts` leads a group through the above, `overlay`
+Around them: `groups` takes waiting writes together and their answers apart, `drafts` leads a group through the above, `overlay`
 holds what is committed and not in the store yet, `apply` says what a committed group does to the state. `few` is the short road
 for a few plain events.
 """

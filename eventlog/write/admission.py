@@ -5,7 +5,7 @@ quarter of a full decode, and passes two things that a full one refuses: text th
 for these all at once; only where there may be one, each is decoded in full. What is nested too deep for some readers is refused as well.
 
 Values of Avro caches are checked by clients, and not here: 16 MiB of them would hold the loop for a second, and the other members would
-take the node for dead. Where a cache validates them, that was done before (`values.py`). Elsewhere a value that is not of its
+take the node for dead. Where a cache validates them, that was done before (`schema/checking.py`). Elsewhere a value that is not of its
 schema is NULL to filters, and UNREADABLE_VALUE to readers.
 """
 

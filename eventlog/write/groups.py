@@ -1,7 +1,7 @@
 """Taking waiting writes together into one group, and their answers apart again. Pure: no clock, no I/O."""
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate
@@ -11,7 +11,9 @@ import numpy.typing as npt
 
 from eventlog.arrays import Ints, Mask
 from eventlog.batch.build import Table
-from eventlog.batch.marks import BLOCK_HEAD_BYTES, REFUSED, TABLE_ROW_BYTES, pad8
+from eventlog.batch.check import BadBlocks, BlockLimits, check_blocks
+from eventlog.batch.marks import BLOCK_HEAD_BYTES, HEADERS, REFUSED, TABLE_ROW_BYTES, pad8
+from eventlog.batch.one import find_one
 from eventlog.batch.stored import Values
 from eventlog.errors import EventLogError
 from eventlog.events import Kind
@@ -426,3 +428,21 @@ def _result(joined: JoinedFrames, row_starts: Ints, bounds: tuple[int, int], *, 
         ids=ids[low:high],
         kinds=kinds[low:high],
     )
+
+
+def puts_of(pending: Pending, limits: BlockLimits) -> Iterator[tuple[bytes, bytes]]:
+    """Yield key and value of every put of a frame, none of one that is no frame: the writer has the words for that."""
+    data = pending.blocks
+    if pending.table.only >= 0 and (one := find_one(data, len(data), columns=HEADERS)) is not None:
+        if one.kind == Kind.CREATED:
+            yield bytes(data[one.key_at : one.key_end]), bytes(data[one.value_at : one.value_end])
+        return
+    frame = join_frames([pending], now=0).submitted
+    try:
+        blocks = check_blocks(frame.data, lengths=frame.lengths, counts=frame.counts, bounds=limits)
+    except BadBlocks:
+        return
+    puts = (blocks.kinds == Kind.CREATED).nonzero()[0]
+    places = (at[puts].tolist() for at in (blocks.key_at, blocks.key_end, blocks.value_at, blocks.value_end))
+    for key_at, key_end, value_at, value_end in zip(*places, strict=True):
+        yield bytes(data[key_at:key_end]), bytes(data[value_at:value_end])

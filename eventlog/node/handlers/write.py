@@ -130,18 +130,14 @@ def _answer(exchange: Exchange, result: WriteResult | EventLogError) -> None:
     elif result.refusals or result.previous is not None:
         _answer_in_words(exchange, result)
     elif len(result.ids) == 1:
-        exchange.answer(_one_written(result.ids.item(0), result.kinds.item(0)))
+        _ONE_ANSWER.id, _ONE_ANSWER.kind = result.ids.item(0), result.kinds.item(0)
+        exchange.answer(_ONE.SerializeToString())
     else:
         exchange.answer(_all_written(len(result.ids)), result.ids.tobytes(), result.kinds.tobytes())
 
 
 _ONE = Message(write_answer=WriteAnswer(events=1))  # to be filled in: that takes half as long as to make one
 _ONE_ANSWER = _ONE.write_answer
-
-
-def _one_written(id_: int, kind: int) -> bytes:
-    _ONE_ANSWER.id, _ONE_ANSWER.kind = id_, kind
-    return _ONE.SerializeToString()
 
 
 @lru_cache(maxsize=256)

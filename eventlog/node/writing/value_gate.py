@@ -19,10 +19,10 @@ from eventlog.limits import CHECK_LOOP_STEPS_MAX, CHECKED_SCHEMAS_BYTES_MAX, KIB
 from eventlog.node.reading.reader import ReaderThread
 from eventlog.node.writing.writer import NodeWriter
 from eventlog.schema.avro_check import AvroCheck
+from eventlog.schema.checking import ValueCheck, ValuesCheck
 from eventlog.schema.json_check import JsonCheck
 from eventlog.state.caches import CacheState
-from eventlog.write.groups import Pending
-from eventlog.write.values import FrameCheck, ValueCheck
+from eventlog.write.groups import Pending, puts_of
 
 _LOOP_BYTES_MAX: Final = 64 * KIB  # of a frame that is looked at on the loop at all
 _TURN_STEPS: Final = 200_000  # of a cache in the thread: some tens of milliseconds, if no value has more
@@ -33,7 +33,7 @@ class _Frame:
     """A frame in line; `check` is made in its first turn, unless the loop has begun it."""
 
     pending: Pending
-    check: FrameCheck | None
+    check: ValuesCheck | None
 
 
 class ValueGate:
@@ -92,12 +92,12 @@ class ValueGate:
 
     # ------------------------------------------------------------ on the loop
 
-    def _begun(self, pending: Pending) -> FrameCheck | None:
+    def _begun(self, pending: Pending) -> ValuesCheck | None:
         """Return the check of a frame, None where the loop is not the place even to begin it."""
         known = self._checks.get(pending.cache.cache_id)
         if known is None or known[0] is not pending.cache.options or len(pending.blocks) > _LOOP_BYTES_MAX:
             return None
-        return FrameCheck(pending, known[1], self._writer.bounds)
+        return ValuesCheck(puts_of(pending, self._writer.bounds), known[1])
 
     def _counted(self, frame: _Frame) -> _Frame:
         frame.pending.cache.unchecked += 1
@@ -130,7 +130,7 @@ class ValueGate:
         if not self._lines:
             self._is_empty.set()
 
-    def _pass(self, pending: Pending, check: FrameCheck | None) -> None:
+    def _pass(self, pending: Pending, check: ValuesCheck | None) -> None:
         # one that was written before is answered as it was then, whatever the schema has become
         if check is None or check.refusal is None or _is_repeated(pending):
             self._writer.submit(pending)
@@ -145,7 +145,8 @@ class ValueGate:
             options = frame.pending.cache.options
             if not options.validate:
                 return True
-            frame.check = FrameCheck(frame.pending, self._check_of(frame.pending.cache.cache_id, options), self._writer.bounds)
+            check = self._check_of(frame.pending.cache.cache_id, options)
+            frame.check = ValuesCheck(puts_of(frame.pending, self._writer.bounds), check)
         return frame.check.look(_TURN_STEPS, ends_values=True)
 
     def _check_of(self, cache_id: int, options: CacheOptions) -> ValueCheck:

@@ -1,20 +1,11 @@
-"""Write path, before step 4: the values of a frame against the schema of their cache, where it validates them.
-
-They are looked at before the frame waits for a group: a schema and a value may ask for much work, and a group would have all its caches
-wait. So a frame may be checked in pieces, and elsewhere than on the loop.
-"""
+"""The values of one write against a schema: in pieces, since a schema and a value may ask for much work, and others wait meanwhile."""
 
 from collections.abc import Iterator
 from typing import Protocol
 
-from eventlog.batch.check import BadBlocks, BlockLimits, check_blocks
-from eventlog.batch.marks import HEADERS
-from eventlog.batch.one import find_one
 from eventlog.errors import BadValue
-from eventlog.events import Kind
 from eventlog.schema.meter import Meter, OutOfSteps, steps_of
 from eventlog.schema.strict_json import Misfit
-from eventlog.write.groups import Pending, join_frames
 
 
 class ValueCheck(Protocol):
@@ -25,11 +16,11 @@ class ValueCheck(Protocol):
         ...
 
 
-class FrameCheck:
-    """Looks at the values of a frame, one after the other, up to the first that the schema does not take: `refusal` is then set."""
+class ValuesCheck:
+    """Looks at values under their keys, one after the other, up to the first that the schema does not take: `refusal` is then set."""
 
-    def __init__(self, pending: Pending, check: ValueCheck, limits: BlockLimits) -> None:
-        self._rows = _rows(pending, limits)
+    def __init__(self, rows: Iterator[tuple[bytes, bytes]], check: ValueCheck) -> None:
+        self._rows = rows
         self._check = check
         self._row: tuple[bytes, bytes] | None = None
         self.refusal: BadValue | None = None
@@ -78,21 +69,3 @@ def _why_unfit(check: ValueCheck, value: bytes, meter: Meter) -> str:
     except Misfit as misfit:
         return misfit.sentence
     return ""
-
-
-def _rows(pending: Pending, limits: BlockLimits) -> Iterator[tuple[bytes, bytes]]:
-    """Yield key and value of every put of a frame, none of one that is no frame: the writer has the words for that."""
-    data = pending.blocks
-    if pending.table.only >= 0 and (one := find_one(data, len(data), columns=HEADERS)) is not None:
-        if one.kind == Kind.CREATED:
-            yield bytes(data[one.key_at : one.key_end]), bytes(data[one.value_at : one.value_end])
-        return
-    frame = join_frames([pending], now=0).submitted
-    try:
-        blocks = check_blocks(frame.data, lengths=frame.lengths, counts=frame.counts, bounds=limits)
-    except BadBlocks:
-        return
-    puts = (blocks.kinds == Kind.CREATED).nonzero()[0]
-    places = (at[puts].tolist() for at in (blocks.key_at, blocks.key_end, blocks.value_at, blocks.value_end))
-    for key_at, key_end, value_at, value_end in zip(*places, strict=True):
-        yield bytes(data[key_at:key_end]), bytes(data[value_at:value_end])

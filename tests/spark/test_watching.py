@@ -35,9 +35,10 @@ def client(node: NodeProcess) -> Iterator[blocking.Client]:
         yield connected
 
 
-def started(spark: Any, addresses: str, cache: str, checkpoint: Path, **options: str) -> Any:
+def started(spark: Any, addresses: str, cache: str, checkpoint: Path, *, ends: bool = False, **options: str) -> Any:
     frame = spark.readStream.format("eventlog").options(servers=addresses, cache=cache, startingPosition="earliest", **options).load()
-    return frame.writeStream.queryName(f"q-{cache}").format("noop").option("checkpointLocation", str(checkpoint)).start()
+    writing = frame.writeStream.queryName(f"q-{cache}").format("noop").option("checkpointLocation", str(checkpoint))
+    return (writing.trigger(availableNow=True) if ends else writing).start()
 
 
 def until(condition: Callable[[], Any]) -> Any:
@@ -71,6 +72,10 @@ def test_a_query_is_behind_by_what_was_written_since_it_stopped(
     (found,) = watching.progress(query)
     assert (found.position, found.lag_events) == (last, 70)
     assert 50 <= found.lag_ms < 60_000, "by the clock of the cluster, which does not stop with the log"
+    again = started(spark, node.address, "behind", tmp_path / "check", ends=True)
+    again.awaitTermination()
+    (found,) = watching.progress(again)
+    assert (found.position, found.lag_events) == (max(event.id for event in cache.events()), 0)
 
 
 def test_what_retention_took_before_it_was_read_is_counted(spark: Any, node: NodeProcess, client: blocking.Client, tmp_path: Path) -> None:
@@ -103,9 +108,7 @@ def test_a_segment_that_holds_a_query_is_named(spark: Any, tmp_path: Path, fault
         until(lambda: watching.progress(query))
         query.stop()
         (cluster.kill if fault == "kill" else cluster.pause)(0)  # which leads all segments
-        began = time.monotonic()
         (found,) = until(lambda: [one for one in watching.progress(query) if one.stalled])
-        assert time.monotonic() - began < 15
         assert {one.segment for one in found.stalled} <= set(range(16))
         assert (found.lag_events, found.lag_ms) == (None, None), "who could count does not answer"
         assert re.search(r"lag_events=None .* stalled=0,1,", str(found))

@@ -19,8 +19,8 @@ pytestmark = pytest.mark.source
 
 PUT_IN_PLACE_MAX = 40
 """A quarter is Python's own: the resolver, the loop's calls. Most of the others make a step inside fail or come late."""
-PRIVATE_NAMES_MAX = 140
-"""Two fifths are moments in which a member of a group loses its session, and both ends of a copy: neither has a core of its own yet."""
+PRIVATE_NAMES_MAX = 115
+"""A third are moments in which a work member loses its session, and both ends of a copy: neither has a core of its own yet."""
 APART = (TOP / "tests" / "benchmarks", TOP / "tests" / "sim" / "cores")
 """What the one tests is no product; planted bugs, in the other, stand in place of what is inside."""
 

@@ -1,75 +1,147 @@
 """A member of a group whose session ends at bad moments, or who is given nothing."""
 
 import asyncio
+import time
+from collections.abc import Mapping
+from contextlib import suppress
 
+import numpy as np
 import pytest
 
 from eventlog.client.members import consumer as members
-from eventlog.client.members.consumer import Consumer
 from eventlog.client.members.lanes import LaneAnswer
-from eventlog.groups.record import Place
+from eventlog.errors import EventLogError
+from eventlog.groups.record import Place, encode_places, encode_set
+from eventlog.read import token
+from eventlog.read.position import OFFSET_UNKNOWN, Position, SegmentPositions
+from eventlog.transport.connection import Exchange
+from eventlog.wire import eventlog_pb2 as pb
+from eventlog.wire.eventlog_pb2 import Message
 from tests.client.fake_node import FakeNode
 from tests.process.client_ends import client_of, run
 
+SESSION_MS = 1_000
+KEYS = 40
+Assignment = Mapping[int, Place]
 
-def at(number: int) -> Place:
-    return Place(id=number, next_offset=number, epoch=1)
+
+class Coordinating(FakeNode):
+    """A node whose group hears what a test says, a heartbeat for each word; a heartbeat for which there is none is not answered."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words: asyncio.Queue[tuple[int, Assignment]] = asyncio.Queue()
+        self.commits: list[dict[int, Place]] = []
+        self.takes_commits = asyncio.Event()
+        self.takes_commits.set()
+
+    def say(self, epoch: int, assigned: Assignment) -> None:
+        self.words.put_nowait((epoch, assigned))
+
+    def read(self, poll: pb.Poll) -> tuple[pb.PollAnswer, list[bytes]]:
+        """Read as of any reader; the place behind it is one of each segment asked for."""
+        asked = pb.Poll()
+        asked.CopyFrom(poll)
+        if poll.position:
+            asked.ClearField("position")
+            asked.after = int(token.decode(poll.position).at.ids.min())
+        answer, body = super().read(asked)
+        count = len(poll.segments)
+        places = SegmentPositions(
+            of=np.array(poll.segments, np.int64),
+            ids=np.full(count, answer.last_id, np.int64),
+            offsets=np.full(count, OFFSET_UNKNOWN, np.int64),
+            epochs=np.ones(count, np.int64),
+        )
+        answer.position = token.encode(Position(cluster=self.cluster, cache_id=poll.cache_id, segments=self.segments, at=places))
+        return answer, body
+
+    async def on_group_beat(self, exchange: Exchange) -> None:
+        epoch, assigned = await self.words.get()
+        answer = pb.GroupBeatAnswer(epoch=epoch, assigned=encode_set(frozenset(assigned), self.segments), places=len(assigned))
+        with suppress(EventLogError):  # nobody waits any more
+            exchange.answer(Message(group_beat_answer=answer), encode_places(assigned))
+
+    async def on_commit_group(self, exchange: Exchange) -> None:
+        self.commits.append(dict.fromkeys(range(exchange.message.commit_group.places)))
+        await self.takes_commits.wait()
+        exchange.answer(Message(done=pb.Done()))
+
+    def on_leave_group(self, exchange: Exchange) -> None:
+        exchange.answer(Message(done=pb.Done()))
 
 
-async def member_of(client, *, segments: dict[int, Place]) -> Consumer:
-    """A member with segments, as after joining; nobody has been asked."""
-    cache = await client.create_cache("c")
-    consumer = await cache.new_consumer("g", session_timeout_ms=1_000)
-    consumer._member.epoch = 1
-    consumer._member._expires_at = consumer._member._now() + 60
-    await consumer._assigned(frozenset(segments), segments)
-    consumer._member.owned = frozenset(segments)
-    return consumer
+def at(id_: int) -> Place:
+    return Place(id=id_, next_offset=OFFSET_UNKNOWN, epoch=1)
+
+
+BEGINNING = at(0)
+
+
+async def until(holds) -> None:
+    while not holds():  # noqa: ASYNC110 -- nothing tells of it
+        await asyncio.sleep(0.005)
 
 
 def test_a_session_that_ends_while_segments_are_let_go_leaves_nothing_to_read() -> None:
     async def main() -> None:
-        async with client_of(FakeNode()) as client:
-            consumer = await member_of(client, segments={0: at(10), 1: at(10)})
-            consumer._progress.done[1] = consumer._progress.handed[1] = at(20)
-            goes_on = asyncio.Event()
-
-            async def commit(*_: object, **__: object) -> None:
-                await goes_on.wait()
-
-            consumer._member.commit = commit
-            letting_go = asyncio.ensure_future(consumer._assigned(frozenset({0, 2}), {2: at(30)}))
-            await asyncio.sleep(0)
-            consumer._member._lose()
-            goes_on.set()
-            await letting_go
-            assert consumer.assignment == frozenset()
-            consumer._member.epoch, consumer._member._expires_at = 2, consumer._member._now() + 60
-            await consumer._assigned(frozenset({2}), {2: at(90)})
-            assert consumer._progress.fetch == {2: at(90)}, "another member has read it up to there meanwhile"
+        node = Coordinating()
+        async with client_of(node) as client:
+            cache = await client.create_cache("c")
+            await cache.put_many([(f"k{key}", key) for key in range(KEYS)])
+            last = await cache.put("last", 0)
+            node.say(1, {0: BEGINNING, 1: BEGINNING})
+            async with await cache.new_consumer("g", session_timeout_ms=SESSION_MS) as consumer:
+                events = consumer.events()
+                while (await anext(events)).segment != 1:
+                    pass
+                consumer.finish()
+                node.takes_commits.clear()
+                node.say(1, {0: BEGINNING, 2: BEGINNING})
+                await until(lambda: consumer.generation == 0)  # nothing was heard for as long as a session lasts
+                assert node.commits, "segment 1 was being let go meanwhile"
+                node.takes_commits.set()
+                await asyncio.sleep(0.05)
+                assert consumer.assignment == frozenset()
+                node.say(2, {2: at(last.id)})
+                await until(lambda: consumer.assignment)
+                assert consumer.assignment == {2}
+                place = token.from_text(consumer.position).at
+                assert dict(zip(place.of.tolist(), place.ids.tolist(), strict=True)) == {2: last.id}, "another member has read up to there"
+                await events.aclose()
 
     run(main())
 
 
 def test_who_stood_still_past_its_session_hands_out_nothing_more() -> None:
     async def main() -> None:
-        async with client_of(FakeNode()) as client:
-            consumer = await member_of(client, segments={0: at(10)})
-            fetched = LaneAnswer(segments=frozenset({0}), batches=[], after={})
-            assert consumer.may_hand(fetched)
-            consumer._member._expires_at = consumer._member._now()
-            assert not consumer.may_hand(fetched)
-            consumer._member.check_time()
-            assert (consumer.generation, consumer.assignment) == (0, frozenset())
+        node = Coordinating()
+        async with client_of(node) as client:
+            cache = await client.create_cache("c")
+            await cache.put_many([(f"k{key}", key) for key in range(KEYS)])
+            node.say(1, dict.fromkeys(range(node.segments), BEGINNING))
+            async with await cache.new_consumer("g", session_timeout_ms=SESSION_MS) as consumer:
+                fetched = LaneAnswer(segments=frozenset({0}), batches=[], after={})
+                events = consumer.events()
+                await anext(events)
+                assert consumer.may_hand(fetched)
+                time.sleep(SESSION_MS / 1000 + 0.1)  # noqa: ASYNC251 -- the process stands still
+                assert not consumer.may_hand(fetched)
+                with pytest.raises(TimeoutError):
+                    await asyncio.wait_for(anext(events), 0.1)
+                assert (consumer.generation, consumer.assignment) == (0, frozenset())
 
     run(main())
 
 
 def test_a_member_to_whom_nothing_is_given_comes_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
-        async with client_of(FakeNode()) as client:
-            consumer = await member_of(client, segments={})
-            assert [batch async for batch in consumer.batches(until_id=1 << 40)] == []
+        node = Coordinating()
+        async with client_of(node) as client:
+            cache = await client.create_cache("c")
+            node.say(1, {})
+            async with await cache.new_consumer("g") as consumer:
+                assert [batch async for batch in consumer.batches(until_id=1 << 40)] == []
 
     monkeypatch.setattr(members, "_WITHOUT_S_MAX", 0.05)
     run(main())

@@ -40,6 +40,7 @@ class ValueGate:
     """Gives frames to the writer once their values are checked."""
 
     def __init__(self, writer: NodeWriter, *, thread: ReaderThread) -> None:
+        self.make = made_of  # what checks the values of a cache
         self._writer = writer
         self._thread = thread
         self._checks: dict[int, tuple[CacheOptions, ValueCheck]] = {}  # the last used at the end
@@ -152,8 +153,7 @@ class ValueGate:
     def _check_of(self, cache_id: int, options: CacheOptions) -> ValueCheck:
         known = self._checks.pop(cache_id, None)
         if known is None or known[0] is not options:
-            check: ValueCheck = AvroCheck(options.schema) if options.format == "avro" else JsonCheck(options.schema)
-            known = options, check
+            known = options, self.make(options)
         left = CHECKED_SCHEMAS_BYTES_MAX - len(options.schema)
         for other, (others, _) in reversed(list(self._checks.items())):
             left -= len(others.schema)
@@ -161,6 +161,11 @@ class ValueGate:
                 del self._checks[other]
         self._checks[cache_id] = known
         return known[1]
+
+
+def made_of(options: CacheOptions) -> ValueCheck:
+    """Return what checks the values of a cache."""
+    return AvroCheck(options.schema) if options.format == "avro" else JsonCheck(options.schema)
 
 
 def _refuse(pending: Pending, error: EventLogError) -> None:

@@ -26,18 +26,12 @@ class Held:
     def __init__(self) -> None:
         self.released = threading.Event()
 
-    def made(self, _schema: str) -> "Held":
-        return self
+    def hold(self, node: Node) -> None:
+        """Have it be what checks values at a node."""
+        node.value_gate.make = lambda _: self
 
     def check(self, _value: bytes, _meter: Meter) -> None:
         assert self.released.wait(30)
-
-
-@pytest.fixture
-def held(monkeypatch: pytest.MonkeyPatch) -> Held:
-    found = Held()
-    monkeypatch.setattr("eventlog.node.writing.value_gate.JsonCheck", found.made)
-    return found
 
 
 def same_segment(count: int) -> list[bytes]:
@@ -103,8 +97,11 @@ def test_writes_of_a_cache_keep_their_order_around_the_thread(tmp_path: Path) ->
     with_node(tmp_path, act)
 
 
-def test_a_cache_that_validates_no_more_keeps_the_order_too(tmp_path: Path, held: Held, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cache_that_validates_no_more_keeps_the_order_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    held = Held()
+
     async def act(node: Node) -> None:
+        held.hold(node)
         cache = await cache_of(node, **CHECKED)
         first = submit(node, cache, [(KEY, GOOD)], producer=7, sequence=0)
         await node.cache_changes.alter("c", {"validate": False})
@@ -140,10 +137,13 @@ def test_what_was_written_before_is_answered_as_then_whatever_the_schema_has_bec
     with_node(tmp_path, act)
 
 
-def test_what_is_with_the_thread_at_the_end_is_written(tmp_path: Path, held: Held) -> None:
+def test_what_is_with_the_thread_at_the_end_is_written(tmp_path: Path) -> None:
+    held = Held()
+
     late: list[asyncio.Future[object]] = []
 
     async def act(node: Node) -> None:
+        held.hold(node)
         cache = await cache_of(node, **CHECKED)
         late.extend(submit(node, cache, [(KEY, GOOD)]) for _ in range(2))
         asyncio.get_running_loop().call_later(0.2, held.released.set)  # when the node is being closed

@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +17,7 @@ from eventlog.arrays import Ints
 from eventlog.batch.build import Columns, WriteFrame, build_write
 from eventlog.batch.one import build_one
 from eventlog.client.connections.known import KnownRoutes, topology_of
-from eventlog.client.connections.requests import Requests
+from eventlog.client.connections.requests import Patience, Requests
 from eventlog.client.listeners import CacheListeners
 from eventlog.client.members.lanes import MemberLanes
 from eventlog.client.members.member import Outage
@@ -35,6 +35,7 @@ from eventlog.errors import BadMessage, ClientClosed, ConnectionLost, EventLogEr
 from eventlog.events import EventSource, Kind
 from eventlog.http.shared import SharedAnswers
 from eventlog.limits import KIB, POLL_WAIT_MS_MAX, PROCESS_BYTES_IN_FLIGHT_MAX
+from eventlog.routing.retry import CURABLE
 from eventlog.routing.routes import Routes
 from eventlog.transport.connection import Connection, Dispatch
 from eventlog.transport.greeting import GreetingOptions
@@ -183,21 +184,43 @@ class LocalCache(CacheSingles, CacheByKey, CacheListeners):
     async def write_many(
         self, keys: Sequence[bytes], values: Sequence[bytes], *, removed: Sequence[bool], lifespans: Sequence[int]
     ) -> "WrittenMany":
-        """Write keys and values as they are stored, a block for each segment. Sent once: what becomes of a block may stay unknown.
+        """Write keys and values as they are stored, a block for each segment. What becomes of a block may stay unknown.
+
+        Only blocks that were refused are sent again: the others were written by then, and would be once more.
 
         Raises:
             EventLogError: none of it was written, or nobody knows of any of it.
         """
+        given = _Rows(keys=keys, values=values, removed=removed, lifespans=lifespans)
+        found = WrittenMany.nothing(len(keys))
+        patience = Patience(self._core.nodes, self._core.options)
+        rows: Sequence[int] = range(len(keys))
+        while True:
+            await patience.connection()  # its time begins
+            try:
+                part = await self._write_rows(given, rows, timeout_ms=patience.left_ms)
+            except EventLogError as error:
+                if len(rows) == len(keys):
+                    raise
+                part = WrittenMany.refused(len(rows), error)
+            found.take(rows, part)
+            rows = [row for row in rows if isinstance(why := found.errors[row], CURABLE) and why.outcome == "none"]
+            refusal = found.errors[rows[0]] if rows else None
+            if refusal is None:
+                return found
+            try:
+                await patience.wait_after(refusal, repeatable=False)
+            except EventLogError:
+                return found
+
+    async def _write_rows(self, given: "_Rows", rows: Sequence[int], *, timeout_ms: int) -> "WrittenMany":
+        """Write some rows by one request, which is sent again only where none of it was written."""
         info, _ = await self._found()
-        routes = self._core.routes
-        kinds = np.where(np.array(removed, bool), np.uint8(Kind.REMOVED), np.uint8(Kind.CREATED)).astype(np.uint8)
-        expiry = np.array(lifespans, np.int64) if any(lifespans) else None
-        frame = build_write(
-            Columns(kinds=kinds, keys=keys, values=values, expiry=expiry), segments=routes.segments, by_prefix=info.route_by_prefix
-        )
+        columns = given.columns(rows)
+        frame = build_write(columns, segments=self._core.routes.segments, by_prefix=info.route_by_prefix)
         message = Message(write=pb.Write(cache_id=info.id, blocks=len(frame.table)))
         try:
-            reply = await self._core.requests.ask(message, *frame.buffers, repeatable=False)
+            reply = await self._core.requests.ask(message, *frame.buffers, repeatable=False, timeout_ms=timeout_ms, is_parted=True)
         except ConnectionLost as error:
             if error.outcome != "unknown":
                 raise
@@ -280,6 +303,42 @@ class WrittenMany:
     ids: Ints
     kinds: npt.NDArray[np.uint8]
     errors: list[EventLogError | None]
+
+    @classmethod
+    def nothing(cls, count: int) -> Self:
+        """Return that of rows that are yet to be written."""
+        return cls(ids=np.zeros(count, np.int64), kinds=np.zeros(count, np.uint8), errors=[None] * count)
+
+    @classmethod
+    def refused(cls, count: int, error: EventLogError) -> Self:
+        """Return that of rows that were refused together."""
+        return cls(ids=np.zeros(count, np.int64), kinds=np.zeros(count, np.uint8), errors=[error] * count)
+
+    def take(self, rows: Sequence[int], part: "WrittenMany") -> None:
+        """Take in what some rows became."""
+        self.ids[rows], self.kinds[rows] = part.ids, part.kinds
+        for row, error in zip(rows, part.errors, strict=True):
+            self.errors[row] = error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Rows:
+    """Rows to be written; a lifespan of 0 is none."""
+
+    keys: Sequence[bytes]
+    values: Sequence[bytes]
+    removed: Sequence[bool]
+    lifespans: Sequence[int]
+
+    def columns(self, rows: Sequence[int]) -> Columns:
+        """Return some of them as they are sent."""
+        removed, lifespans = [self.removed[row] for row in rows], [self.lifespans[row] for row in rows]
+        return Columns(
+            kinds=np.where(np.array(removed, bool), np.uint8(Kind.REMOVED), np.uint8(Kind.CREATED)).astype(np.uint8),
+            keys=[self.keys[row] for row in rows],
+            values=[self.values[row] for row in rows],
+            expiry=np.array(lifespans, np.int64) if any(lifespans) else None,
+        )
 
 
 class LocalReads(CacheReads, CacheEntries):

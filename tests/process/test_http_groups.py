@@ -226,6 +226,7 @@ def test_nothing_is_lost_and_only_what_was_not_committed_comes_again_when_the_no
             assert (status, told.get("error")) == (200, None), told
             committed.update(ids)
             found.update(numbers(events))
+        assert len(seen) == 4_000, "each line was written once"
         assert sum(count > 1 for count in seen.values()) == 150, "of one poll alone"
 
 

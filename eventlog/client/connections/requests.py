@@ -176,10 +176,12 @@ class Requests:
         again_ms_max: int = 0,
         timeout_ms: int = 0,
         wait_ms: int = 0,
+        is_parted: bool = False,
     ) -> Reply:
         """Return the answer to a request, whose body is `buffers`. `timeout_ms` is the client's where it is 0.
 
-        `wait_ms`: how long the node itself may take on purpose. Of a write of one event it is the answer that it was written.
+        `wait_ms`: how long the node itself may take on purpose. Of a write of one event it is the answer that it was written,
+        of one `is_parted` the answer that tells of each block: some may be written where others are refused.
 
         `again_ms_max`, unless 0: after so long it is not sent again if nobody knows what became of an earlier try.
 
@@ -208,7 +210,7 @@ class Requests:
                     if doubt is not None:
                         doubt.check(sent_at)
                 reply: Reply = await connection.request(message, *buffers, timeout_ms=patience.left_ms)
-                for refused in reply.message.write_answer.refusals:  # of a write of one block
+                for refused in () if is_parted else reply.message.write_answer.refusals:
                     raise read_error(refused.error)
                 return reply
             except TimedOut as error:

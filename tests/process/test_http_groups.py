@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+import eventlog.blocking
 from eventlog.read import token
 from eventlog.read.position import Position
 from tests.process.clusters import ClusterProcesses
@@ -165,6 +166,21 @@ def test_what_a_silent_member_had_goes_to_another_one(node: NodeProcess):
     assert first.commit(node, end)[1]["error"] == "STALE_MEMBER"
     again = Member(node, "silent", member=first.name)
     assert again.name == first.name
+
+
+def test_it_shares_with_a_member_that_has_a_client(node: NodeProcess):
+    member = Member(node, "mixed")
+    with eventlog.blocking.connect(node.address) as client:
+        with client.cache("orders").consumer("mixed") as consumer:
+            until(lambda: bool(member.poll(node, wait=100)) and len(consumer.assignment) == SEGMENTS // 2)
+            own = {event["segment"] for event in member.poll(node)[0]}
+            assert own == set(range(SEGMENTS)) - consumer.assignment
+            [described] = ask(node, "GET", "/v1/groups/mixed")[1]["caches"]
+            assert {(one["client"], one["node"] > 0, one["segments"]) for one in described["members"]} == {
+                ("http", False, 8),
+                ("", True, 8),
+            }
+        until(lambda: {event["segment"] for event in member.poll(node, wait=100)[0]} == set(range(SEGMENTS)))
 
 
 def test_commits_keep_a_member_alive_that_works_on_what_it_was_given(node: NodeProcess):

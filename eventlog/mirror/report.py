@@ -26,6 +26,7 @@ class Report:
     transactions: int = 0
     aborts: int = 0
     dead_letters: int = 0
+    still: frozenset[int] = frozenset()  # segments that nobody leads at the moment
     recent: list[tuple[float, int]] = field(default_factory=list)
 
     def wrote(self, events: int, nbytes: int, *, now: float) -> None:

@@ -55,8 +55,8 @@ from eventlog.wire.flow import ProcessBudget
 from eventlog.wire.session import SessionOptions
 
 MIRRORS: Final = f"{INTERNAL_PREFIX}mirrors"
-_ROUTE: Final = b"book"
-_KEY: Final = _ROUTE + b"\0"
+ROUTE: Final = b"book"
+_KEY: Final = ROUTE + b"\0"
 _FOLLOW_S: Final = 0.5
 _TRIES_MAX: Final = 64
 _PARTITIONS_DEFAULT: Final = 16
@@ -134,13 +134,13 @@ class Mirrors:
             changed = change(book)
             try:
                 versions = await self._node.inner.write(
-                    MIRRORS, _ROUTE, puts={_KEY: books.encode(changed)}, expect={_KEY: version or None}, deadline_ms=DEADLINE_MS_DEFAULT
+                    MIRRORS, ROUTE, puts={_KEY: books.encode(changed)}, expect={_KEY: version or None}, deadline_ms=DEADLINE_MS_DEFAULT
                 )
             except VersionMismatch:
                 continue
             self._keep(changed, versions[_KEY])
             return changed
-        raise NotPrimary(segment=self._node.inner.segment(_ROUTE))
+        raise NotPrimary(segment=self._node.inner.segment(ROUTE))
 
     # ------------------------------------------------------------ shards
 
@@ -200,7 +200,7 @@ class Mirrors:
     async def note_begun(self, mirror: Mirror, shard: int) -> None:
         """Note that it has; its progress is missing from then on where there is none."""
         noted = {_begun_key(mirror, shard): str(mirror.generation).encode()}
-        await self._node.inner.write(MIRRORS, _ROUTE, puts=noted, deadline_ms=DEADLINE_MS_DEFAULT)
+        await self._node.inner.write(MIRRORS, ROUTE, puts=noted, deadline_ms=DEADLINE_MS_DEFAULT)
 
     async def telling(self, mirror: Mirror) -> Shape:
         """Return how a mirror's events are told, under schemas that the registry knows. Raises what `shape` and `registered` do."""
@@ -410,7 +410,7 @@ class Mirrors:
             book = await self._change(lambda found: found.removed(mirror.name))
             await self._remove_listener(mirror)
             noted = [_begun_key(mirror, shard) for shard in range(mirror.shards)]
-            await self._node.inner.write(MIRRORS, _ROUTE, puts={}, removes=noted, deadline_ms=DEADLINE_MS_DEFAULT)
+            await self._node.inner.write(MIRRORS, ROUTE, puts={}, removes=noted, deadline_ms=DEADLINE_MS_DEFAULT)
             if request.remove.delete_topics:
                 await self._delete(mirror)
         else:
@@ -518,10 +518,13 @@ class Mirrors:
         if cache is not None:
             after = report.upto or mirror.from_id
             of = segments_of(report.shard, mirror, segments=self._node.segments).tolist()
-            counted = await self._node.listener_lag.count_everywhere(
-                cache, [after], upto=upto, segments=of, timeout_ms=REQUEST_TIMEOUT_MS_DEFAULT
-            )
-            lag = counted[0][0]
+            if not upto:  # nobody counts what stands still: `why` names it, and who waits for all of it is told so
+                of = [segment for segment in of if segment not in report.still]
+            if of:
+                counted = await self._node.listener_lag.count_everywhere(
+                    cache, [after], upto=upto, segments=of, timeout_ms=REQUEST_TIMEOUT_MS_DEFAULT
+                )
+                lag = counted[0][0]
         return pb.MirrorShard(
             mirror=mirror.name,
             shard=report.shard,
@@ -543,7 +546,7 @@ class Mirrors:
 
 
 def _begun_key(mirror: Mirror, shard: int) -> bytes:
-    return _ROUTE + f"\0begun/{mirror.name}/{shard}".encode()
+    return ROUTE + f"\0begun/{mirror.name}/{shard}".encode()
 
 
 def _is_behind(mirror: Mirror, shard: pb.MirrorShard) -> bool:

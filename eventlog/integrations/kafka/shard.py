@@ -7,7 +7,7 @@ the end of the progress topic is asked for behind that; then everything up to th
 import asyncio
 import logging
 import random
-from collections.abc import AsyncGenerator, Callable, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, closing, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -241,9 +241,11 @@ class Shard:
         """Return the time, in milliseconds since 1970."""
         return self._ground.wall_ms()
 
-    def runs(self, state: ShardState = "running") -> None:
-        """Note that events can be copied, or entries are."""
-        self._set(state, "")
+    def runs(self, state: ShardState = "running", *, still: frozenset[int] = frozenset()) -> None:
+        """Note that events can be copied, or entries are; of segments that stand `still` there are none at the moment."""
+        self.report.still = still
+        named = ", ".join(map(str, sorted(still)))
+        self._set(state, f"nobody leads segment {named}: what is in others goes on" if named else "")
 
     def written(self, events: int, made: Parted) -> None:
         """Count a transaction."""
@@ -359,6 +361,7 @@ class _Copying:
                     self._is_full.set()  # what is there is written at once, and there is room for one again
                     self._has_room.clear()
                     await self._has_room.wait()
+                self._shard.runs(still=answer.still)
                 self._keep(answer)
 
     def _has_budget(self, answer: SegmentsAnswer) -> bool:
@@ -403,7 +406,6 @@ class _Copying:
         self._has_some.clear()
         self._is_full.clear()
         self._has_room.set()
-        upto = taken.answers[-1].upto
         if taken.events:
             made, behind, rows = await self._apart(taken, partial(self._laid_out, taken, at))
             await self._commit(made, self._records(behind, rows if self._has_begun else range(len(behind.of))))
@@ -413,7 +415,7 @@ class _Copying:
                 self._has_begun = True
             at = behind
         self._let_go(taken.nbytes)
-        return await self._stand(at, upto)
+        return await self._stand(at, taken.answers)
 
     def _records(self, at: SegmentPositions, rows: Iterable[int]) -> dict[bytes, bytes]:
         return progress.records_of(self._shard.mirror, at, rows, cluster=self._shard.cluster, term=self._shard.term)
@@ -466,11 +468,13 @@ class _Copying:
     async def _idle(self, at: SegmentPositions) -> SegmentPositions:
         """Learn that there was nothing for a while: who holds retention back must not stand where nothing comes any more."""
         found = await self._source.end(at)
-        return at if found.events or self._has_some.is_set() else await self._stand(at, found.upto)
+        return at if found.events or self._has_some.is_set() else await self._stand(at, [found])
 
-    async def _stand(self, at: SegmentPositions, upto: int) -> SegmentPositions:
+    async def _stand(self, at: SegmentPositions, answers: Sequence[SegmentsAnswer]) -> SegmentPositions:
         is_filtered = bool(self._shard.mirror.filter)
-        at, now = lifted(at, upto, is_filtered=is_filtered), asyncio.get_running_loop().time()
+        for answer in {None if answer.of is None else answer.of.tobytes(): answer for answer in answers}.values():  # the last of each kind
+            at = lifted(at, answer.upto, of=answer.of, is_filtered=is_filtered)
+        upto, now = int(at.ids.min()), asyncio.get_running_loop().time()
         if is_filtered and upto > self._saved[0] and now - self._saved[1] >= _SAVED_S:
             await self._commit(
                 Parted([], []), self._records(at, range(len(at.of)))

@@ -1,13 +1,14 @@
 """What a shard reads: the events of its segments behind a place, as columns, asked of the node around it as any reader asks."""
 
-from collections.abc import AsyncGenerator, AsyncIterator
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
 import numpy as np
 
-from eventlog.arrays import Ints
+from eventlog.arrays import Ints, Mask
 from eventlog.batch.columns import columns_of_joined, columns_of_values, join_events
 from eventlog.batch.entries import read_state_part
 from eventlog.batch.join import Joined, pack
@@ -23,6 +24,7 @@ from eventlog.read.position import OFFSET_UNKNOWN, Position, SegmentPositions
 from eventlog.transport.connection import Connection, Dispatch
 from eventlog.transport.greeting import GreetingOptions
 from eventlog.transport.inside import connect_inside
+from eventlog.transport.stream import Stream
 from eventlog.wire.eventlog_pb2 import Filter, ListListeners, Message, Part, Poll, PollAnswer, Watch
 from eventlog.wire.flow import ProcessBudget
 from eventlog.wire.session import SessionOptions
@@ -33,15 +35,18 @@ _NAME: Final = "mirror"
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SegmentsAnswer:
-    """Joined parts of one answer, and the id up to which it holds everything of the segments asked for.
+    """Joined parts of one answer, and the id up to which it holds everything of the segments `of`, None: of all that are read.
 
-    Entries have their versions for ids and no offsets; `position` is where a read that has them goes on.
+    `still` are those of all segments that nobody leads at the moment. Entries have their versions for ids and no offsets; `position` is
+    where a read that has them goes on.
     """
 
     parts: list[Joined]
     upto: int
     nbytes: int
     position: Position | None = None
+    of: Ints | None = None
+    still: frozenset[int] = frozenset()
 
     @property
     def events(self) -> int:
@@ -57,7 +62,7 @@ class LogReading(Protocol):
         ...
 
     def answers(self, at: SegmentPositions) -> AsyncGenerator[SegmentsAnswer, None]:
-        """Yield what follows a place, on and on."""
+        """Yield what follows a place, on and on. Segments that stand still hold up no others."""
         ...
 
     async def entries(self, after: Position | None, of: Ints) -> SegmentsAnswer:
@@ -129,18 +134,38 @@ class Source:
     async def answers(self, at: SegmentPositions) -> AsyncGenerator[SegmentsAnswer, None]:
         """Yield what follows a place, on and on.
 
+        All segments are read together. Those of which the node says that they stand still are read apart until they go on: an answer
+        ends where the first of its segments does.
+
         Raises:
             EventsTrimmed, PositionDiverged: the place is not there any more.
             CacheNotFound, CacheDropped, NoEvents: the cache is not, or keeps no events.
             Unavailable: the node stops.
         """
-        stream = self._connection.stream(Message(watch=Watch(poll=self._poll(at), follow=True)), credit_bytes=_ANSWER_BYTES)
+        still: frozenset[int] = frozenset()
+        groups = [self._group(at)]
         try:
-            async for item in stream:
-                yield taken_apart(item.message.stream_item.poll_answer, item.body)
+            while True:
+                await asyncio.wait([group.next for group in groups], return_when=asyncio.FIRST_COMPLETED)
+                found = still
+                for group in groups:
+                    if group.next.done():
+                        answer = group.take()
+                        found = found.difference(group.at.of.tolist()) | answer.still
+                        yield replace(answer, of=group.at.of if len(groups) > 1 else None, still=found)
+                if found != still:
+                    still, at = found, _together([group.reached for group in groups])
+                    for group in groups:
+                        group.end()
+                    is_still = np.isin(at.of, list(still))
+                    groups = [self._group(_rows(at, rows)) for rows in (~is_still, is_still) if rows.any()]
         finally:
-            stream.stop()
-        raise Stopping
+            for group in groups:
+                group.end()
+
+    def _group(self, at: SegmentPositions) -> "_Group":
+        watch = Message(watch=Watch(poll=self._poll(at), follow=True))
+        return _Group(at, self._connection.stream(watch, credit_bytes=_ANSWER_BYTES))
 
     async def entries(self, after: Position | None, of: Ints) -> SegmentsAnswer:
         """Return entries of segments behind a place among them, None: the first; they are all there once its position has none unread.
@@ -208,6 +233,53 @@ class Source:
         await self._connection.request(Message(poll=poll), timeout_ms=0)
 
 
+class _Group:
+    """Segments that are read together, from a place on."""
+
+    def __init__(self, at: SegmentPositions, stream: Stream) -> None:
+        self.at = at
+        self._stream = stream
+        self._place = b""
+        self.next = asyncio.create_task(anext(stream, None))
+
+    def take(self) -> SegmentsAnswer:
+        """Return the answer that has come, and ask for the next one. Raises what `Source.answers` does."""
+        item = self.next.result()
+        if item is None:
+            raise Stopping
+        answer = item.message.stream_item.poll_answer
+        found = taken_apart(answer, item.body)
+        self._place = answer.position
+        self.next = asyncio.create_task(anext(self._stream, None))
+        return replace(found, still=frozenset(row.segment for row in answer.stalled))
+
+    @property
+    def reached(self) -> SegmentPositions:
+        """The place behind what was taken."""
+        if not self._place:
+            return self.at
+        found = token.decode(self._place).at
+        assert isinstance(found, SegmentPositions), "a place in each of the segments was asked for"
+        return found
+
+    def end(self) -> None:
+        """Read no more of it; what has come and was not taken comes again."""
+        if not self.next.cancel() and not self.next.cancelled():
+            self.next.exception()  # of a connection that has ended, which somebody else is told
+        self._stream.stop()
+
+
+def _rows(at: SegmentPositions, rows: Mask) -> SegmentPositions:
+    return SegmentPositions(of=at.of[rows], ids=at.ids[rows], offsets=at.offsets[rows], epochs=at.epochs[rows])
+
+
+def _together(places: Sequence[SegmentPositions]) -> SegmentPositions:
+    """Return one place of the segments of several."""
+    columns = [np.concatenate(column) for column in zip(*((at.of, at.ids, at.offsets, at.epochs) for at in places), strict=True)]
+    of, ids, offsets, epochs = (column[columns[0].argsort()] for column in columns)
+    return SegmentPositions(of=of, ids=ids, offsets=offsets, epochs=epochs)
+
+
 def taken_apart(answer: PollAnswer, body: memoryview) -> SegmentsAnswer:
     """Return an answer's events as joined parts.
 
@@ -242,8 +314,11 @@ def _entries(data: memoryview, part: Part) -> Joined:
     return Joined(runs=runs, block=bytes(data[part.events * 8 + part.runs * RUN.itemsize :]), events=part.events)
 
 
-def lifted(at: SegmentPositions, upto: int, *, is_filtered: bool) -> SegmentPositions:
-    """Return a place with everything up to an id read in every segment. With a filter there may have been events that did not match."""
-    ids: Ints = np.maximum(at.ids, upto)
+def lifted(at: SegmentPositions, upto: int, *, of: Ints | None = None, is_filtered: bool) -> SegmentPositions:
+    """Return a place with everything up to an id read in the segments `of`, by default in all.
+
+    With a filter there may have been events that did not match.
+    """
+    ids: Ints = np.maximum(at.ids, upto if of is None else np.where(np.isin(at.of, of), upto, 0))
     offsets = np.where(ids > at.ids, OFFSET_UNKNOWN, at.offsets) if is_filtered else at.offsets
     return SegmentPositions(of=at.of, ids=ids, offsets=offsets, epochs=at.epochs)

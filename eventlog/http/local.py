@@ -191,7 +191,7 @@ class LocalCache(CacheSingles, CacheByKey, CacheListeners):
         Raises:
             EventLogError: none of it was written, or nobody knows of any of it.
         """
-        given = _Rows(keys=keys, values=values, removed=removed, lifespans=lifespans)
+        given = _WrittenRows(keys=keys, values=values, removed=removed, lifespans=lifespans)
         found = WrittenMany.nothing(len(keys))
         patience = Patience(self._core.nodes, self._core.options)
         rows: Sequence[int] = range(len(keys))
@@ -213,7 +213,7 @@ class LocalCache(CacheSingles, CacheByKey, CacheListeners):
             except EventLogError:
                 return found
 
-    async def _write_rows(self, given: "_Rows", rows: Sequence[int], *, timeout_ms: int) -> "WrittenMany":
+    async def _write_rows(self, given: "_WrittenRows", rows: Sequence[int], *, timeout_ms: int) -> "WrittenMany":
         """Write some rows by one request, which is sent again only where none of it was written."""
         info, _ = await self._found()
         columns = given.columns(rows)
@@ -322,7 +322,7 @@ class WrittenMany:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Rows:
+class _WrittenRows:
     """Rows to be written; a lifespan of 0 is none."""
 
     keys: Sequence[bytes]

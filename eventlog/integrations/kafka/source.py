@@ -163,9 +163,9 @@ class Source:
             for group in groups:
                 group.end()
 
-    def _group(self, at: SegmentPositions) -> "_Group":
+    def _group(self, at: SegmentPositions) -> "_SegmentStream":
         watch = Message(watch=Watch(poll=self._poll(at), follow=True))
-        return _Group(at, self._connection.stream(watch, credit_bytes=_ANSWER_BYTES))
+        return _SegmentStream(at, self._connection.stream(watch, credit_bytes=_ANSWER_BYTES))
 
     async def entries(self, after: Position | None, of: Ints) -> SegmentsAnswer:
         """Return entries of segments behind a place among them, None: the first; they are all there once its position has none unread.
@@ -233,7 +233,7 @@ class Source:
         await self._connection.request(Message(poll=poll), timeout_ms=0)
 
 
-class _Group:
+class _SegmentStream:
     """Segments that are read together, from a place on."""
 
     def __init__(self, at: SegmentPositions, stream: Stream) -> None:

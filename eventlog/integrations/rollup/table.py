@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import CommitProperties, DeltaTable, Transaction
-from deltalake.exceptions import CommitFailedError, DeltaError
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction
 
 from eventlog.client.reading.frames import TIME
@@ -58,11 +58,10 @@ class RollupTable:
             raise RollupRefused(path=error.path, why=error.why) from error
         description = {"eventlog-rollup": _FORM, **asdict(identity), **definition.plain()}
         try:
-            with place.reached():
-                is_there = DeltaTable.is_deltatable(place.address)
-            if not is_there and place.has_others(_LOG):
+            found = _find(place)
+            if found is None and place.has_others(_LOG):
                 raise RollupRefused(path=place.address, why="the folder has files, and is no table")
-            if not is_there:
+            if found is None:
                 place.make()
                 with place.reached(), suppress(CommitFailedError):  # of two at once, one makes it
                     DeltaTable.create(
@@ -73,8 +72,8 @@ class RollupTable:
                         description=json.dumps(description),
                         configuration=_CONFIGURATION,
                     )
-            with place.reached():
-                found = DeltaTable(place.address)
+                with place.reached():
+                    found = DeltaTable(place.address)
         except DeltaError as error:
             raise RollupRefused(path=place.address, why=str(error)) from error
         _check(place.address, found, description)
@@ -140,6 +139,14 @@ class RollupTable:
             found = self._delta.to_pyarrow_dataset().to_table(filter=(pc.field(WINDOW) >= low) & (pc.field(WINDOW) < high))
         order = [(name, "ascending") for name in found.schema.names]
         return found.cast(pa.schema(self._delta.schema().to_arrow())).sort_by(order)
+
+
+def _find(place: ArchivePlace) -> DeltaTable | None:
+    try:
+        with place.reached():
+            return DeltaTable(place.address)
+    except TableNotFoundError:
+        return None
 
 
 def _check(path: str, found: DeltaTable, wanted: dict[str, Any]) -> None:

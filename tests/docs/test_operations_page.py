@@ -50,6 +50,9 @@ def run(directory: Path, text: str) -> str:
     try:
         return process.communicate(timeout=SECONDS_MAX)[0].decode()
     finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)  # it may wait in a loop for what never comes
+            process.wait()
         for file in directory.glob("n*.pid"):
             try:
                 os.kill(int(file.read_text()), signal.SIGKILL)

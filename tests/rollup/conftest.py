@@ -1,22 +1,5 @@
-"""A node for the tests of a module, and its client."""
+"""The node and the client that tests of archives have, too."""
 
-from collections.abc import Iterator
+from tests.archive.conftest import SEGMENTS, client, node
 
-import pytest
-
-from eventlog import blocking
-from tests.process.nodes import NodeProcess
-
-SEGMENTS = 16
-
-
-@pytest.fixture(scope="module")
-def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
-    with NodeProcess(tmp_path_factory.mktemp("node"), "--segments", str(SEGMENTS)) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def client(node: NodeProcess) -> Iterator[blocking.Client]:
-    with blocking.connect(node.address) as connected:
-        yield connected
+__all__ = ["SEGMENTS", "client", "node"]

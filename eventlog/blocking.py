@@ -295,13 +295,19 @@ class Cache(_Facade[AsyncCache]):
     near = _made(AsyncCache.near, NearCache)
 
     def event_batches(
-        self, from_id: int | str | None = None, *, order: Order = "id", max_bytes: int = 0, **options: Unpack[ReadOptions]
+        self,
+        from_id: int | str | None = None,
+        *,
+        order: Order = "id",
+        max_bytes: int = 0,
+        columns: Sequence[str] | None = None,
+        **options: Unpack[ReadOptions],
     ) -> Pulled[EventBatch]:
         """Yield events as columns; what the options mean is said at `eventlog.client.reading.reads.CacheReads.event_batches`.
 
         The next batch is fetched while one is used, but not for a listener: that would acknowledge what is not done yet.
         """
-        batches = self._async.event_batches(from_id, order=order, max_bytes=max_bytes, **options)
+        batches = self._async.event_batches(from_id, order=order, max_bytes=max_bytes, columns=columns, **options)
         return Pulled(self._thread, batches, ahead=options.get("listener") is None)
 
     def events(self, from_id: int | str | None = None, **options: Unpack[ReadOptions]) -> Flat[Event]:

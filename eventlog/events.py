@@ -73,6 +73,7 @@ class EventSource(msgspec.Struct, frozen=True, gc=False):
     may_repeat: "Callable[[Event], bool] | None" = None  # whether an event may have come before, to this reader or another; None: never
     values: ValueFormat | None = None
     has_changes: bool = False  # whether they may be changes of a continuous query: a listener can be altered to one
+    columns: tuple[str, ...] | None = None  # those that were asked for; None: all
 
     def decode(self, data: bytes) -> Any:
         """Return what a stored value stands for."""

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from eventlog.arrays import Ints, Mask
 from eventlog.batch.join import Joined, Packed, cut_out, indexes_within
 from eventlog.batch.layout import RUN
-from eventlog.batch.marks import BEFORE, BLOCK_HEAD_BYTES, EXPIRY, HEADERS, PROMOTED, SCHEMA_ID, pad8
+from eventlog.batch.marks import BEFORE, BLOCK_HEAD_BYTES, EXPIRY, HEADERS, PROMOTED, SCHEMA_ID, columns_without, pad8
 from eventlog.batch.sections import SectionPlaces, find_field, find_sections
 from eventlog.batch.texts import Texts
 from eventlog.ids import ID_STEP
@@ -235,21 +235,30 @@ def columns_of_joined(joined: Sequence[Joined]) -> EventColumns:
     return EventColumns(data=data, sections=sections, runs=runs)
 
 
-def join_events(events: EventColumns, *, values: Column | None = None, before: Column | None = None, keeps_before: bool = True) -> Joined:
+def join_events(
+    events: EventColumns,
+    *,
+    values: Column | None = None,
+    before: Column | None = None,
+    keeps_before: bool = True,
+    without: frozenset[str] = frozenset(),
+) -> Joined:
     """Return events as a table of runs and one block, in their order: by segment, then id.
 
     `values` and `before` (offsets and bytes) stand instead of their own; without `keeps_before` there are no before-images.
+    Columns in `without` (of `CONTENT`) are empty, or are not there.
     """
-    images = (before or _column(events.before)) if keeps_before and events.before is not None else None
+    skipped, nothing = columns_without(without), (bytes(4 * (len(events) + 1)), b"")
+    keeps_before = keeps_before and not skipped & BEFORE
     return joined_of(
         events,
         kinds=events.kinds,
-        keys=_column(events.keys),
-        values=values or _column(events.values),
-        before=images,
-        headers=None if events.headers is None else _column(events.headers),
+        keys=nothing if "key" in without else _column(events.keys),
+        values=nothing if "value" in without else values or _column(events.values),
+        before=(before or _column(events.before)) if keeps_before and events.before is not None else None,
+        headers=None if skipped & HEADERS or events.headers is None else _column(events.headers),
         expiry=events.expiry,
-        schema_ids=events.schema_ids,
+        schema_ids=None if skipped & SCHEMA_ID else events.schema_ids,
     )
 
 

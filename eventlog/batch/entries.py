@@ -186,18 +186,27 @@ class StatePart:
 
 
 def state_part(
-    columns: StateColumns, *, pins: Mapping[int, int], values: tuple[bytes, Bytes] | None = None, metadata: bool = True
+    columns: StateColumns,
+    *,
+    pins: Mapping[int, int],
+    values: tuple[bytes, Bytes] | None = None,
+    metadata: bool = True,
+    without: frozenset[str] = frozenset(),
 ) -> StatePart:
-    """Return entries, which are sorted by segment, as a part. `values` (offsets, bytes) stand in for their own; `metadata`: with expiry."""
+    """Return entries, which are sorted by segment, as a part. `values` (offsets, bytes) stand in for their own; `metadata`: with expiry.
+
+    Keys or values in `without` are empty.
+    """
     count = len(columns)
+    nothing = bytes(4 * (count + 1)), b""
     segments = columns.segments
     bounds = [0, *((segments[1:] != segments[:-1]).nonzero()[0] + 1).tolist(), count] if count else [0]
     own = segments[bounds[:-1]].tolist()
     runs = np.zeros(len(own), RUN)
     runs["segment"], runs["count"] = own, [high - low for low, high in pairwise(bounds)]
     runs["base"], runs["first_offset"] = [pins[segment] for segment in own], -1
-    key_offsets, key_bytes = _column(columns.keys)
-    value_offsets, value_bytes = values or _column(columns.values)
+    key_offsets, key_bytes = nothing if "key" in without else _column(columns.keys)
+    value_offsets, value_bytes = nothing if "value" in without else values or _column(columns.values)
     expiry = columns.expiry if metadata else None
     head = [count, 0, len(key_bytes), len(value_bytes)]
     if expiry is not None:

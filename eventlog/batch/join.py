@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from eventlog.arrays import Ints
 from eventlog.batch.layout import RUN
-from eventlog.batch.marks import EXPIRY, PROMOTED, SCHEMA_ID
+from eventlog.batch.marks import EXPIRY, PROMOTED, SCHEMA_ID, columns_without
 from eventlog.batch.sections import SectionPlaces, find_sections
 from eventlog.ids import ID_STEP, NODE_BITS
 
@@ -98,8 +98,8 @@ def indexes_within(bases: Ints, counts: Ints, *, after: int | Ints, until: int) 
     return lows, highs
 
 
-def join_packed(values: Packed, *, after: int | Ints, until: int) -> Joined:
-    """Return `join` of packed values."""
+def join_packed(values: Packed, *, after: int | Ints, until: int, without: frozenset[str] = frozenset()) -> Joined:
+    """Return `join` of packed values, where columns in `without` (of `CONTENT`) are empty, or are not there."""
     lows, highs = indexes_within(values.bases, values.counts, after=after, until=until)
     rows = (highs > lows).nonzero()[0]
     segments = values.segments[rows]
@@ -110,7 +110,7 @@ def join_packed(values: Packed, *, after: int | Ints, until: int) -> Joined:
     sections = find_sections(values.words, starts=values.starts[rows], lengths=values.lengths[rows], lows=lows, highs=highs)
     return Joined(
         runs=_runs(values, rows, segments=segments, lows=lows, counts=highs - lows),
-        block=_Gather(values.data, sections).block(),
+        block=_Gather(values.data, sections, without).block(),
         events=int(sections.counts.sum()),
     )
 
@@ -137,21 +137,23 @@ def _runs(values: Packed, rows: Ints, *, segments: Ints, lows: Ints, counts: Int
 class _Gather:
     """Takes the columns of sections together into one block."""
 
-    __slots__ = ("_data", "_ends", "_events", "_places", "_sections", "_words")
+    __slots__ = ("_data", "_ends", "_events", "_places", "_sections", "_skipped", "_without", "_words")
 
-    def __init__(self, data: bytes, sections: SectionPlaces) -> None:
+    def __init__(self, data: bytes, sections: SectionPlaces, without: frozenset[str]) -> None:
         self._words = sections.words
         self._data = data
         self._sections = sections
+        self._without = without
+        self._skipped = PROMOTED | columns_without(without)  # promoted fields are read by the node alone
         self._ends = sections.counts.cumsum()
         self._events = int(self._ends[-1]) if len(self._ends) else 0
         self._places = np.arange(self._events) - (self._ends - sections.counts - sections.lows).repeat(sections.counts)
 
     def block(self) -> bytes:
         of = self._sections
-        bitmap = of.bitmap & ~PROMOTED  # which only the node reads
-        key_offsets, keys = self._strings(of.key_offsets_at, of.keys_at, None)
-        value_offsets, values = self._strings(of.value_offsets_at, of.values_at, None)
+        bitmap = of.bitmap & ~self._skipped
+        key_offsets, keys = self._nothing() if "key" in self._without else self._strings(of.key_offsets_at, of.keys_at, None)
+        value_offsets, values = self._nothing() if "value" in self._without else self._strings(of.value_offsets_at, of.values_at, None)
         sizes, optional = self._optional()
         head = np.array([self._events, bitmap, len(keys), len(values), *sizes], "<u4").tobytes()
         kinds = self._words.view(np.uint8)[self._spread(of.kinds_at)].tobytes()
@@ -161,6 +163,10 @@ class _Gather:
     def _spread(self, at: Ints) -> Ints:
         """Return `at + i` of every wanted event, i its index in its section."""
         return at.repeat(self._sections.counts) + self._places
+
+    def _nothing(self) -> tuple[bytes, Bytes]:
+        """Return the offsets of a column of empty items."""
+        return bytes(4 * (self._events + 1)), b""
 
     def _strings(self, offsets_at: Ints, bytes_at: Ints, has: npt.NDArray[np.bool_] | None) -> tuple[bytes, Bytes]:
         """Return offsets and bytes of a column; where `has` is False the section lacks it, and its events get nothing."""
@@ -190,7 +196,7 @@ class _Gather:
         sizes: list[int] = []
         columns: list[Bytes] = []
         for bit, (at, has, _) in of.optional.items():
-            if bit == PROMOTED:
+            if bit & self._skipped:
                 continue
             if bit in {EXPIRY, SCHEMA_ID}:
                 columns.append(self._numbers("<i8" if bit == EXPIRY else "<u4", at, has))

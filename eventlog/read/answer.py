@@ -27,12 +27,14 @@ _KINDS_AT = 20  # of `layout.VALUE_HEAD`
 class Limits:
     """What one answer may hold. `events` is exact; `nbytes` is counted in stored bytes and may be passed by the first value.
 
-    `is_raw`: it is for another node, stored values as they are, even where some of their events are not wanted.
+    `is_raw`: it is for another node, stored values as they are, even where some of their events are not wanted. `without` are columns
+    (of `CONTENT`) that it has nothing of; `nbytes` counts them all the same.
     """
 
     events: int = NO_LIMIT
     nbytes: int = NO_LIMIT
     is_raw: bool = False
+    without: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -185,8 +187,9 @@ def build_answer(values: StoredValues, *, cursor: Cursor, top: int, limits: Limi
         rows = rows[highs[rows] > lows[rows]]
     rows = rows[values.segments[rows].argsort(kind="stable")]
     whole = (lows[rows] == 0) & (highs[rows] == values.counts[rows])
-    verbatim = whole & ((values.sizes[rows] >= STORED_VALUE_VERBATIM_BYTES_MIN) | (len(rows) == 1)) | limits.is_raw
-    parts, body = _lay_out(values, rows, verbatim, after=after, cut=cut)
+    is_large = (values.sizes[rows] >= STORED_VALUE_VERBATIM_BYTES_MIN) | (len(rows) == 1)
+    verbatim = whole & is_large & (not limits.without) | limits.is_raw
+    parts, body = _lay_out(values, rows, verbatim, between=(after, cut), without=limits.without)
     return Answer(
         upto=cut,
         events=int((highs - lows)[rows].sum()),
@@ -205,9 +208,10 @@ def _spans(values: StoredValues, rows: Ints, *, lows: Ints, highs: Ints) -> Span
 
 
 def _lay_out(
-    values: StoredValues, rows: Ints, verbatim: npt.NDArray[np.bool_], *, after: int | Ints, cut: int
+    values: StoredValues, rows: Ints, verbatim: npt.NDArray[np.bool_], *, between: tuple[int | Ints, int], without: frozenset[str]
 ) -> tuple[list[Part], list[bytes]]:
     """Return parts and body: whole values one by one, what lies between two of them joined."""
+    after, cut = between
     parts: list[Part] = []
     body: list[bytes] = []
     changes = ((verbatim[1:] | verbatim[:-1]).nonzero()[0] + 1).tolist()
@@ -219,7 +223,7 @@ def _lay_out(
             parts.append(Part(length=len(data), runs=0, segment=int(values.segments[row]), events=int(values.counts[row])))
             body.append(data)
             continue
-        joined = join_packed(values.packed(own), after=after if isinstance(after, int) else after[own], until=cut)
+        joined = join_packed(values.packed(own), after=after if isinstance(after, int) else after[own], until=cut, without=without)
         parts.append(Part(length=joined.nbytes, runs=len(joined.runs), segment=0, events=joined.events))
         body += (joined.runs.tobytes(), joined.block)
     return parts, body

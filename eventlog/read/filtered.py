@@ -70,7 +70,7 @@ def filter_answer(
     floor = after if isinstance(after, int) else after[candidates]
     events = columns_of_values(values.packed(candidates), after=floor, until=top)
     matched = within(judge(events, matches, top=top, limits=limits, window_events=window_events), limits)
-    found = answer_of(matched, matches, ends=_ends(values, rows, cursor, after=after, upto=matched.upto))
+    found = answer_of(matched, matches, ends=_ends(values, rows, cursor, after=after, upto=matched.upto), without=limits.without)
     return replace(found, scanned_bytes=scanned)
 
 
@@ -107,7 +107,7 @@ def filter_file(
     if not (np.count_nonzero(wanted) == len(wanted) and not np.count_nonzero(highs - lows != runs.counts)):
         events = events.take(_rows_of(file, wanted.nonzero()[0], lows=lows, highs=highs))
     matched = within(judge(events, matches, top=top, limits=limits), limits)
-    found = answer_of(matched, matches, ends=ends(matched.upto))
+    found = answer_of(matched, matches, ends=ends(matched.upto), without=limits.without)
     return replace(found, scanned_bytes=file.nbytes)
 
 
@@ -226,16 +226,20 @@ def weights(events: EventColumns) -> Ints:
     return sizes if events.before is None else sizes + events.before.sizes
 
 
-def answer_of(matched: Matched, matches: CompiledFilter | None, *, ends: SegmentEnds | None) -> Answer:
-    """Return the answer with these events, their values as `matches` projects them."""
+def answer_of(
+    matched: Matched, matches: CompiledFilter | None, *, ends: SegmentEnds | None, without: frozenset[str] = frozenset()
+) -> Answer:
+    """Return the answer with these events, their values as `matches` projects them, and nothing of the columns in `without`."""
     events = matched.events
     if not len(events):
         return passed(matched.upto, ends=ends)
     if matches is None:
-        joined = join_events(events)
+        joined = join_events(events, without=without)
     else:
-        before = matches.project(events, image="before") if matches.keeps_before else None
-        joined = join_events(events, values=matches.project(events), before=before, keeps_before=matches.keeps_before)
+        keeps_before = matches.keeps_before and "before" not in without
+        values = None if "value" in without else matches.project(events)
+        before = matches.project(events, image="before") if keeps_before else None
+        joined = join_events(events, values=values, before=before, keeps_before=keeps_before, without=without)
     notes: tuple[bytes, ...] = ()
     if matched.changes is not None:
         notes = (matched.changes.tobytes() + bytes(-len(matched.changes) & 7),)
@@ -309,7 +313,7 @@ def merge_gathered(parts: Sequence[Gathered], *, limits: Limits) -> Answer:
     rows = np.flatnonzero(events.ids <= top)
     rows = rows[np.argsort(events.segments[rows], kind="stable")]
     merged = within(Matched(events=events.take(rows), upto=top, changes=None if changes is None else changes[rows]), limits)
-    return replace(answer_of(merged, None, ends=None), ends=_ends_of_all(parts, merged.upto), scanned_bytes=scanned)
+    return replace(answer_of(merged, None, ends=None, without=limits.without), ends=_ends_of_all(parts, merged.upto), scanned_bytes=scanned)
 
 
 def _ends_of_all(parts: Sequence[Gathered], cut: int) -> SegmentEnds:

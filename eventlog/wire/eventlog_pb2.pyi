@@ -662,7 +662,7 @@ class CheckStaged(_message.Message):
     def __init__(self, cache_id: _Optional[int] = ..., segment: _Optional[int] = ..., attempts: _Optional[_Iterable[_Union[StagedAttempt, _Mapping]]] = ...) -> None: ...
 
 class Poll(_message.Message):
-    __slots__ = ("cache_id", "after", "position", "from_time_ms", "until_id", "max_events", "max_bytes", "wait_ms", "segments", "notify", "earliest", "latest", "accept_diverged", "filter", "listener", "state_first")
+    __slots__ = ("cache_id", "after", "position", "from_time_ms", "until_id", "max_events", "max_bytes", "wait_ms", "segments", "notify", "earliest", "latest", "accept_diverged", "filter", "listener", "state_first", "without")
     CACHE_ID_FIELD_NUMBER: _ClassVar[int]
     AFTER_FIELD_NUMBER: _ClassVar[int]
     POSITION_FIELD_NUMBER: _ClassVar[int]
@@ -679,6 +679,7 @@ class Poll(_message.Message):
     FILTER_FIELD_NUMBER: _ClassVar[int]
     LISTENER_FIELD_NUMBER: _ClassVar[int]
     STATE_FIRST_FIELD_NUMBER: _ClassVar[int]
+    WITHOUT_FIELD_NUMBER: _ClassVar[int]
     cache_id: int
     after: int
     position: bytes
@@ -695,7 +696,8 @@ class Poll(_message.Message):
     filter: Filter
     listener: str
     state_first: bool
-    def __init__(self, cache_id: _Optional[int] = ..., after: _Optional[int] = ..., position: _Optional[bytes] = ..., from_time_ms: _Optional[int] = ..., until_id: _Optional[int] = ..., max_events: _Optional[int] = ..., max_bytes: _Optional[int] = ..., wait_ms: _Optional[int] = ..., segments: _Optional[_Iterable[int]] = ..., notify: _Optional[bool] = ..., earliest: _Optional[bool] = ..., latest: _Optional[bool] = ..., accept_diverged: _Optional[bool] = ..., filter: _Optional[_Union[Filter, _Mapping]] = ..., listener: _Optional[str] = ..., state_first: _Optional[bool] = ...) -> None: ...
+    without: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, cache_id: _Optional[int] = ..., after: _Optional[int] = ..., position: _Optional[bytes] = ..., from_time_ms: _Optional[int] = ..., until_id: _Optional[int] = ..., max_events: _Optional[int] = ..., max_bytes: _Optional[int] = ..., wait_ms: _Optional[int] = ..., segments: _Optional[_Iterable[int]] = ..., notify: _Optional[bool] = ..., earliest: _Optional[bool] = ..., latest: _Optional[bool] = ..., accept_diverged: _Optional[bool] = ..., filter: _Optional[_Union[Filter, _Mapping]] = ..., listener: _Optional[str] = ..., state_first: _Optional[bool] = ..., without: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Filter(_message.Message):
     __slots__ = ("where", "parameters", "select", "name", "version", "arguments", "continuous")
@@ -1046,20 +1048,22 @@ class CloseUpAnswer(_message.Message):
     def __init__(self, commits: _Optional[int] = ..., last_id: _Optional[int] = ...) -> None: ...
 
 class Fetch(_message.Message):
-    __slots__ = ("cache_id", "segments", "after", "upto", "max_bytes", "filter")
+    __slots__ = ("cache_id", "segments", "after", "upto", "max_bytes", "filter", "without")
     CACHE_ID_FIELD_NUMBER: _ClassVar[int]
     SEGMENTS_FIELD_NUMBER: _ClassVar[int]
     AFTER_FIELD_NUMBER: _ClassVar[int]
     UPTO_FIELD_NUMBER: _ClassVar[int]
     MAX_BYTES_FIELD_NUMBER: _ClassVar[int]
     FILTER_FIELD_NUMBER: _ClassVar[int]
+    WITHOUT_FIELD_NUMBER: _ClassVar[int]
     cache_id: int
     segments: _containers.RepeatedScalarFieldContainer[int]
     after: _containers.RepeatedScalarFieldContainer[int]
     upto: int
     max_bytes: int
     filter: Filter
-    def __init__(self, cache_id: _Optional[int] = ..., segments: _Optional[_Iterable[int]] = ..., after: _Optional[_Iterable[int]] = ..., upto: _Optional[int] = ..., max_bytes: _Optional[int] = ..., filter: _Optional[_Union[Filter, _Mapping]] = ...) -> None: ...
+    without: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, cache_id: _Optional[int] = ..., segments: _Optional[_Iterable[int]] = ..., after: _Optional[_Iterable[int]] = ..., upto: _Optional[int] = ..., max_bytes: _Optional[int] = ..., filter: _Optional[_Union[Filter, _Mapping]] = ..., without: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class FetchAnswer(_message.Message):
     __slots__ = ("upto", "values", "trimmed", "trimmed_ids", "trimmed_offsets", "runs", "changes", "passed", "next_offsets", "epochs", "scanned_bytes")
@@ -1932,7 +1936,7 @@ class StateCursor(_message.Message):
     def __init__(self, segment: _Optional[int] = ..., key: _Optional[bytes] = ..., pin: _Optional[int] = ..., finished: _Optional[bool] = ...) -> None: ...
 
 class IterationStart(_message.Message):
-    __slots__ = ("cache_id", "segments", "filter", "batch_entries", "batch_bytes", "scope", "scope_parameters", "metadata", "cursors", "prefix")
+    __slots__ = ("cache_id", "segments", "filter", "batch_entries", "batch_bytes", "scope", "scope_parameters", "metadata", "cursors", "prefix", "without")
     CACHE_ID_FIELD_NUMBER: _ClassVar[int]
     SEGMENTS_FIELD_NUMBER: _ClassVar[int]
     FILTER_FIELD_NUMBER: _ClassVar[int]
@@ -1943,6 +1947,7 @@ class IterationStart(_message.Message):
     METADATA_FIELD_NUMBER: _ClassVar[int]
     CURSORS_FIELD_NUMBER: _ClassVar[int]
     PREFIX_FIELD_NUMBER: _ClassVar[int]
+    WITHOUT_FIELD_NUMBER: _ClassVar[int]
     cache_id: int
     segments: bytes
     filter: Filter
@@ -1953,7 +1958,8 @@ class IterationStart(_message.Message):
     metadata: bool
     cursors: _containers.RepeatedCompositeFieldContainer[StateCursor]
     prefix: bytes
-    def __init__(self, cache_id: _Optional[int] = ..., segments: _Optional[bytes] = ..., filter: _Optional[_Union[Filter, _Mapping]] = ..., batch_entries: _Optional[int] = ..., batch_bytes: _Optional[int] = ..., scope: _Optional[str] = ..., scope_parameters: _Optional[bytes] = ..., metadata: _Optional[bool] = ..., cursors: _Optional[_Iterable[_Union[StateCursor, _Mapping]]] = ..., prefix: _Optional[bytes] = ...) -> None: ...
+    without: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, cache_id: _Optional[int] = ..., segments: _Optional[bytes] = ..., filter: _Optional[_Union[Filter, _Mapping]] = ..., batch_entries: _Optional[int] = ..., batch_bytes: _Optional[int] = ..., scope: _Optional[str] = ..., scope_parameters: _Optional[bytes] = ..., metadata: _Optional[bool] = ..., cursors: _Optional[_Iterable[_Union[StateCursor, _Mapping]]] = ..., prefix: _Optional[bytes] = ..., without: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class IterationStartAnswer(_message.Message):
     __slots__ = ("iteration_id", "segments")
@@ -2022,7 +2028,7 @@ class ForEach(_message.Message):
     def __init__(self, cache_id: _Optional[int] = ..., task: _Optional[str] = ..., parameters: _Optional[bytes] = ..., filter: _Optional[_Union[Filter, _Mapping]] = ..., segments: _Optional[bytes] = ..., batch_entries: _Optional[int] = ..., batch_bytes: _Optional[int] = ..., cursors: _Optional[_Iterable[_Union[StateCursor, _Mapping]]] = ..., credit: _Optional[int] = ..., batches: _Optional[int] = ...) -> None: ...
 
 class ReadState(_message.Message):
-    __slots__ = ("cache_id", "segments", "after", "pin", "filter", "max_entries", "max_bytes", "metadata", "prefix")
+    __slots__ = ("cache_id", "segments", "after", "pin", "filter", "max_entries", "max_bytes", "metadata", "prefix", "without")
     CACHE_ID_FIELD_NUMBER: _ClassVar[int]
     SEGMENTS_FIELD_NUMBER: _ClassVar[int]
     AFTER_FIELD_NUMBER: _ClassVar[int]
@@ -2032,6 +2038,7 @@ class ReadState(_message.Message):
     MAX_BYTES_FIELD_NUMBER: _ClassVar[int]
     METADATA_FIELD_NUMBER: _ClassVar[int]
     PREFIX_FIELD_NUMBER: _ClassVar[int]
+    WITHOUT_FIELD_NUMBER: _ClassVar[int]
     cache_id: int
     segments: _containers.RepeatedScalarFieldContainer[int]
     after: bytes
@@ -2041,7 +2048,8 @@ class ReadState(_message.Message):
     max_bytes: int
     metadata: bool
     prefix: bytes
-    def __init__(self, cache_id: _Optional[int] = ..., segments: _Optional[_Iterable[int]] = ..., after: _Optional[bytes] = ..., pin: _Optional[int] = ..., filter: _Optional[_Union[Filter, _Mapping]] = ..., max_entries: _Optional[int] = ..., max_bytes: _Optional[int] = ..., metadata: _Optional[bool] = ..., prefix: _Optional[bytes] = ...) -> None: ...
+    without: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, cache_id: _Optional[int] = ..., segments: _Optional[_Iterable[int]] = ..., after: _Optional[bytes] = ..., pin: _Optional[int] = ..., filter: _Optional[_Union[Filter, _Mapping]] = ..., max_entries: _Optional[int] = ..., max_bytes: _Optional[int] = ..., metadata: _Optional[bool] = ..., prefix: _Optional[bytes] = ..., without: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class ReadStateAnswer(_message.Message):
     __slots__ = ("parts", "entries", "cursors")

@@ -46,6 +46,7 @@ class Road:
         self._there = (host, int(port))
         self._writers: set[asyncio.StreamWriter] = set()
         self.allowance: dict[str, int | None] = {"up": None, "down": None}
+        self.passed = {"up": 0, "down": 0}  # bytes
         self.lag_s = 0.0  # what comes within it arrives together
         self.connections = 0
         self._flows = asyncio.Event()
@@ -93,6 +94,7 @@ class Road:
                         writer.write(data)
                         await writer.drain()
                         return
+                self.passed[way] += len(data)
                 writer.write(data)
                 await writer.drain()
         except (OSError, RuntimeError):  # the other direction closed this end; uvloop says RuntimeError

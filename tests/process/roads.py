@@ -29,6 +29,10 @@ class Roads:
         """Where the roads begin."""
         return [road.address for road in self._roads]
 
+    def passed(self, index: int = 0) -> int:
+        """Return how many bytes came from the node so far."""
+        return self._roads[index].passed["down"]
+
     def block(self, index: int) -> None:
         """Let nothing through, in either direction, on connections old and new."""
         self._thread.run(self._roads[index].block())

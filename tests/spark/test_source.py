@@ -1,6 +1,7 @@
 """A cache read by Spark as a batch and as a stream, from real nodes: each event once, whatever ends."""
 
 import json
+import random
 import shutil
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from eventlog import blocking
 from eventlog.errors import EventLogError
 from tests.process.clusters import ClusterProcesses
 from tests.process.nodes import NodeProcess
+from tests.process.roads import Roads
 
 pytestmark = [pytest.mark.process, pytest.mark.spark, pytest.mark.timeout(300)]
 SEGMENTS = 16
@@ -95,6 +97,31 @@ def test_partitions_cover_the_segments_once(spark: Any, node: NodeProcess, order
     assert frame.rdd.getNumPartitions() == 5
     ids = [row.id for row in frame.select("id").collect()]
     assert sorted(ids) == [event.id for event in orders.events()]
+
+
+def test_columns_that_are_not_chosen_do_not_leave_the_node(spark: Any, node: NodeProcess, client: blocking.Client) -> None:
+    cache = client.create_cache("wide")
+    noise = {f"k{number}": random.Random(number).randbytes(2_000).hex() for number in range(500)}
+    for _ in range(2):
+        cache.put_many(list(noise.items()))
+    size = sum(map(len, noise.values()))
+    with Roads([node.address]) as roads:
+
+        def came(**options: str) -> int:
+            """Return how many bytes come for a read of all rows."""
+            before = roads.passed()
+            of = {"servers": roads.addresses[0], "cache": "wide", "client.routing": "any"}
+            frame = spark.read.format("eventlog").options(**of, **options).load()
+            assert len(frame.collect()) in {500, 1_000}
+            return roads.passed() - before
+
+        assert came() > 3 * size  # values twice, and what the second ones replaced
+        for options in ({"columns": "id,segment,time,epoch,cache"}, {"columns": "key,kind", "where": "segment >= 0"}):
+            assert came(**options) < size / 4
+        assert 2 * size < came(columns="value") < 2.5 * size
+        assert 2 * size < came(value_schema="n INT", columns="id,v") < 2.5 * size
+        assert came(rows="state") > size
+        assert came(rows="state", columns="version,key,expires") < size / 4
 
 
 def test_the_state_is_each_entry_once_as_of_now_and_as_it_was(spark: Any, node: NodeProcess, client: blocking.Client) -> None:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from eventlog.arrays import Ints
 from eventlog.batch.views import Strings
-from eventlog.client.reading.columns import FrameForm, RowColumns, arrow_module, items_of
+from eventlog.client.reading.columns import FrameForm, RowColumns, arrow_module, check_asked, items_of
 from eventlog.client.reading.pieces import Piece
 from eventlog.errors import InvalidArgument
 from eventlog.events import Event, EventSource, Kind
@@ -74,7 +74,8 @@ class EventBatch(ArrowRows):
 
     `keys`, `values`, `before` and `headers` have `offsets` (int32, one more than events) and `data`; `before` and `headers` are None
     where no event has one. `before` is meaningful where the kind is not CREATED. `last_id` is where to go on: everything up to it,
-    also what did not match, has been delivered with this batch and those before it.
+    also what did not match, has been delivered with this batch and those before it. Of columns that were not asked for where some were,
+    `keys`, `values`, `before` and `headers` raise InvalidArgument.
     """
 
     def __init__(self, piece: Piece, source: EventSource, *, last_id: int, order: Order = "id") -> None:
@@ -125,16 +126,19 @@ class EventBatch(ArrowRows):
     @cached_property
     def keys(self) -> Strings:
         """Keys as bytes."""
+        check_asked("key", self.source.columns)
         return self._moved_strings(self._piece.keys)
 
     @cached_property
     def values(self) -> Strings:
         """Values as bytes; empty for REMOVED and EXPIRED."""
+        check_asked("value", self.source.columns)
         return self._moved_strings(self._piece.values)
 
     @cached_property
     def before(self) -> Strings | None:
         """Values that were replaced or removed, if the cache keeps them."""
+        check_asked("before", self.source.columns)
         return None if self._piece.before is None else self._moved_strings(self._piece.before)
 
     @property
@@ -157,6 +161,7 @@ class EventBatch(ArrowRows):
     @cached_property
     def headers(self) -> Strings | None:
         """Headers, encoded; `eventlog.events.decode_headers` reads one."""
+        check_asked("headers", self.source.columns)
         return None if self._piece.headers is None else self._moved_strings(self._piece.headers)
 
     @cached_property
@@ -171,20 +176,30 @@ class EventBatch(ArrowRows):
 
     def _form(self) -> FrameForm:
         source = self.source
-        return FrameForm(source.text_keys, source.json_values, source.values, source.has_changes)
+        return FrameForm(source.text_keys, source.json_values, source.values, source.has_changes, columns=source.columns)
+
+    def showing(self, columns: tuple[str, ...] | None) -> "EventBatch":
+        """Return it with some of its columns, as if no others had been asked for."""
+        source = msgspec.structs.replace(self.source, columns=columns)
+        return EventBatch(self._piece, source, last_id=self.last_id, order="segment" if self._is_grouped else "id")
 
     def events(self) -> Iterator[Event]:
         """Yield the events as objects. All work per event is done in C, some hundred events at a time: they stay in the cache.
 
         Grouped by segment (`order="segment"`) they have no `position`: behind none of them everything up to its id has been delivered.
         """
-        piece, order = self._piece, self._order
+        piece, order, asked = self._piece, self._order, self.source.columns
+        check_asked("key", asked)
+        check_asked("value", asked)
         source = msgspec.structs.replace(self.source, position_at=_no_position) if self._is_grouped else self.source
         numbers = (self.ids, self.kinds, self.segments, self.offsets)
         keys, values = items_of(piece.keys, order), items_of(piece.values, order)
-        has_more = piece.before is not None or piece.headers is not None
-        before = None if piece.before is None else items_of(piece.before, order, valid=self._has_image(piece.kinds, piece.before))
-        headers = None if piece.headers is None else items_of(piece.headers, order)
+        images, heads = (
+            column if asked is None or name in asked else None for name, column in (("before", piece.before), ("headers", piece.headers))
+        )
+        has_more = images is not None or heads is not None
+        before = None if images is None else items_of(images, order, valid=self._has_image(piece.kinds, images))
+        headers = None if heads is None else items_of(heads, order)
         changes = self.changes
         has_more = has_more or changes is not None
 

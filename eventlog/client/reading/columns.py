@@ -1,21 +1,60 @@
 """Rows that a read answers, as columns: what they are, and their items as Python's own, without work per item where that can be."""
 
 import sys
-from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from eventlog.arrays import Ints
+from eventlog.batch.marks import CONTENT
 from eventlog.batch.views import Strings
+from eventlog.errors import InvalidArgument
 from eventlog.events import ValueFormat
+
+OPTIONAL: Final = ("before", "headers")
+ROW_COLUMNS: Final = ("id", "time", "segment", "offset", "kind", "key", "value", *OPTIONAL)
+CHANGE: Final = "change"
+
+
+def checked_columns(columns: Sequence[str] | None, *, has_changes: bool = False) -> tuple[str, ...] | None:
+    """Return columns as they are asked for, None for all. Raises InvalidArgument."""
+    if columns is None:
+        return None
+    if isinstance(columns, str):
+        raise InvalidArgument(why=f"columns is the text {columns!r}: give a list of names")
+    found = tuple(columns)
+    check_names("columns", found, (*ROW_COLUMNS, *((CHANGE,) if has_changes else ())))
+    return found
+
+
+def check_names(option: str, given: tuple[str, ...], names: tuple[str, ...]) -> None:
+    """Raise InvalidArgument where names are given that there are not, one twice, or none."""
+    for name in given:
+        if name not in names:
+            raise InvalidArgument(why=f"{option} has {name!r}: choose of {', '.join(names)}")
+        if given.count(name) > 1:
+            raise InvalidArgument(why=f"{option} has {name!r} twice")
+    if not given and option == "columns":
+        raise InvalidArgument(why=f"columns is empty: choose of {', '.join(names)}")
+
+
+def left_out(columns: tuple[str, ...] | None) -> list[str]:
+    """Return which columns nodes need not answer where some are asked for."""
+    return [] if columns is None else sorted(CONTENT.difference(columns))
+
+
+def check_asked(name: str, columns: tuple[str, ...] | None) -> None:
+    """Refuse a column that was not asked for: nobody knows what it would hold. Raises InvalidArgument."""
+    if columns is not None and name not in columns:
+        raise InvalidArgument(why=f"column {name!r} was not asked for: these are {', '.join(columns)}")
 
 
 class FrameForm(NamedTuple):
     """What the rows of a read are: text or bytes as keys; values of `values`, JSON, or bytes; whether they have a change.
 
-    `typed` is the type that JSON values are read as, None where they stay text.
+    `typed` is the type that JSON values are read as, None where they stay text. `columns` are those that were asked for, None for all.
     """
 
     text_keys: bool
@@ -23,6 +62,7 @@ class FrameForm(NamedTuple):
     values: ValueFormat | None
     has_changes: bool = False
     typed: Any = None  # a `pyarrow.DataType`
+    columns: tuple[str, ...] | None = None
 
 
 class RowColumns(Protocol):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from eventlog.client.core import ClientCore
 from eventlog.client.handle import CacheHandle
+from eventlog.client.reading.columns import checked_columns
 from eventlog.client.reading.filtering import Parameters, Select, compiled_here, filter_of, json_of
 from eventlog.client.reading.following import ReadingCore
 from eventlog.client.reading.iterating import EntryBatch, EntryReader, ForEachResult, IterationOptions, Key, TaskOptions, TaskRunner
@@ -116,6 +117,7 @@ class CacheEntries(CacheHandle):
         prefetch: int = 2,
         metadata: bool = False,
         at: int | datetime | None = None,
+        columns: Sequence[str] | None = None,
     ) -> Entries:
         """Return the entries whose keys begin with `prefix`, at most `limit`, that match `where` or the installed `filter`.
 
@@ -128,6 +130,9 @@ class CacheEntries(CacheHandle):
 
         `scope`: `global`, `local` (what the node leads that this client is connected to), `segments` (those given), or a function
         installed on the nodes, with its `scope_parameters`. With `metadata` rows have entries, which know version and expiry.
+
+        `columns` are for `batches()`: of those of `batch.arrow()` the ones that are wanted. Keys or values that are not do not leave the
+        nodes, and there are no rows without both.
 
         With `at` (an id, or a moment) they are the entries as they were then, one by one as `get` with `at` gives them, also where
         nobody was reading then. Memory holds `parallel` segments as they were, with what was changed there since. `where` and `select`
@@ -149,6 +154,7 @@ class CacheEntries(CacheHandle):
             scope_parameters=json_of(scope_parameters),
             parallel=min(parallel, _PARALLEL_MAX),
             prefetch=min(prefetch, _PREFETCH_MAX),
+            columns=checked_columns(columns),
         )
         if at is not None and (filter is not None or wanted.scope):
             what = f"scope {scope!r}" if filter is None else f"filter {filter!r}"
@@ -166,7 +172,7 @@ class CacheEntries(CacheHandle):
         of = self._core.routes.segments
         matches = None if wanted.filter is None else await asyncio.to_thread(compiled_here, wanted.filter, info)
         start = b"" if prefix is None else form.key(prefix)
-        reader = PastReader(self._core, info=info, form=form, at=at, prefix=start, matches=matches)
+        reader = PastReader(self._core, info=info, form=form, at=at, prefix=start, matches=matches, columns=wanted.columns)
         chosen: Sequence[int] = segments_of(segments, of=of) or range(of)
         if matches is not None:
             chosen = self._within(matches.bounds, info, chosen)

@@ -15,7 +15,7 @@ import pyarrow as pa
 from eventlog.arrays import Ints, Mask
 from eventlog.batch.arrow_pieces import take_pieces
 from eventlog.batch.views import Strings
-from eventlog.client.reading.columns import FrameForm, RowColumns, items_of
+from eventlog.client.reading.columns import CHANGE, OPTIONAL, ROW_COLUMNS, FrameForm, RowColumns, check_names, items_of
 from eventlog.client.reading.typed import INFER, TypedJson, Unfit, inferred, value_type
 from eventlog.client.writing.arrow import string_array
 from eventlog.errors import BadValue, CorruptData, InvalidArgument, UnreadableValue
@@ -25,7 +25,6 @@ from eventlog.ids import EPOCH_MS, TIME_SHIFT
 __all__ = ["INFER", "TableChoice", "TableMaker", "check_typed", "choice_of", "frame_of", "headers_array", "inferred"]
 
 
-OPTIONAL: Final = ("before", "headers")
 TIME: Final = pa.timestamp("us", "UTC")
 HEADERS: Final = pa.map_(pa.string(), pa.binary())
 _KINDS: Final = pa.array(KIND_NAMES, pa.string())
@@ -105,13 +104,13 @@ class TableMaker:
     def _value(self, rows: RowColumns) -> Any:
         kinds = rows.kinds
         has_value = (kinds != Kind.REMOVED) & (kinds != Kind.EXPIRED)
-        return self._values(rows, rows.values, valid=None if has_value.all() else has_value)
+        return self._values(rows, "value", rows.values, valid=None if has_value.all() else has_value)
 
     def _before(self, rows: RowColumns) -> Any:
         before = rows.before
         if before is None:
             return pa.nulls(len(rows), self._types["before"])
-        return self._values(rows, before, valid=rows.has_before)
+        return self._values(rows, "before", before, valid=rows.has_before)
 
     def _headers(self, rows: RowColumns) -> Any:
         return headers_array(rows.headers, count=len(rows))
@@ -119,7 +118,7 @@ class TableMaker:
     def _change(self, rows: RowColumns) -> Any:
         return pa.nulls(len(rows), pa.string()) if rows.changes is None else _CHANGES.take(pa.array(rows.changes))
 
-    def _values(self, rows: RowColumns, values: Strings, *, valid: Mask | None) -> Any:
+    def _values(self, rows: RowColumns, name: str, values: Strings, *, valid: Mask | None) -> Any:
         form = self._form
         if self._typed is None and form.values is None:
             return string_array(values, text=form.json_values, valid=valid)
@@ -130,17 +129,18 @@ class TableMaker:
             assert form.values is not None, "as above"
             return form.values.array(items)
         except Unfit as error:
-            key, which = _named(rows, values, error.row)
+            key, which = _named(rows, name, error.row, form)
             raise BadValue(key=key, why=f"{error} (of {which}); the value_schema is {form.typed}") from error
         except UnreadableValue as error:
-            key, which = _named(rows, values, _first_unreadable(items, form))
+            key, which = _named(rows, name, _first_unreadable(items, form), form)
             raise UnreadableValue(why=f"{error.why} ({which}, of key {key!r})") from error
 
 
-def _named(rows: RowColumns, values: Strings, row: int) -> tuple[str, str]:
-    """Return the key of a row, and which of its values is meant."""
-    key = rows.keys.to_list()[row].decode(errors="backslashreplace")
-    return key, f"the {'value' if values is rows.values else 'before-image'} of event {rows.ids[row]}"
+def _named(rows: RowColumns, name: str, row: int, form: FrameForm) -> tuple[str, str]:
+    """Return the key of a row, empty where keys were not asked for, and which of its values is meant."""
+    has_keys = form.columns is None or "key" in form.columns
+    key = rows.keys.to_list()[row].decode(errors="backslashreplace") if has_keys else ""
+    return key, f"the {'value' if name == 'value' else 'before-image'} of event {rows.ids[row]}"
 
 
 def _first_unreadable(items: list[bytes | None], form: FrameForm) -> int:
@@ -203,27 +203,19 @@ def check_typed(form: FrameForm) -> None:
 def _frame(form: FrameForm, include: tuple[str, ...] | None, columns: tuple[str, ...] | None) -> TableMaker:
     """Return the frame of a read: all columns, without those optional ones that `include` leaves out, or `columns`, in their order.
 
+    All are those that were asked for, where some were.
+
     Raises:
         InvalidArgument: a name that there is not, or both are given.
     """
-    names = ("id", "time", "segment", "offset", "kind", "key", "value", *OPTIONAL, *(("change",) if form.has_changes else ()))
+    names = form.columns or (*ROW_COLUMNS, *((CHANGE,) if form.has_changes else ()))
     if columns is None:
-        _check_names("include", include or (), OPTIONAL)
+        check_names("include", include or (), OPTIONAL)
         return TableMaker(form, [name for name in names if include is None or name not in OPTIONAL or name in include])
     if include is not None:
         raise InvalidArgument(why="give include, which adds to the usual columns, or columns, which names all of them")
-    _check_names("columns", columns, names)
-    if not columns:
-        raise InvalidArgument(why=f"columns is empty: choose of {', '.join(names)}")
+    check_names("columns", columns, names)
     return TableMaker(form, columns)
-
-
-def _check_names(option: str, given: tuple[str, ...], names: tuple[str, ...]) -> None:
-    for name in given:
-        if name not in names:
-            raise InvalidArgument(why=f"{option} has {name!r}: choose of {', '.join(names)}")
-        if given.count(name) > 1:
-            raise InvalidArgument(why=f"{option} has {name!r} twice")
 
 
 def headers_array(headers: Strings | None, *, count: int) -> Any:

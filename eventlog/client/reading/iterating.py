@@ -25,7 +25,7 @@ from eventlog.client.connections.requests import Patience, Roads
 from eventlog.client.formats import CacheFormat
 from eventlog.client.options import ClientOptions
 from eventlog.client.reading.batches import EVENTS_AT_ONCE, ArrowRows
-from eventlog.client.reading.columns import FrameForm, items_of
+from eventlog.client.reading.columns import FrameForm, check_asked, items_of, left_out
 from eventlog.client.values import CacheInfo, Entry
 from eventlog.errors import CorruptData, EventLogError, TimedOut
 from eventlog.events import Kind
@@ -42,7 +42,8 @@ Key = str | bytes
 class IterationOptions:
     """What to read. A batch ends with `batch_entries`, or before the entry that would bring it above `batch_bytes`.
 
-    `segments` None means all; `parallel` streams are read at the same time, each as far ahead as `prefetch` batches of bytes.
+    `segments` None means all; `parallel` streams are read at the same time, each as far ahead as `prefetch` batches of bytes. `columns`
+    None means all.
     """
 
     segments: tuple[int, ...] | None = None
@@ -55,17 +56,20 @@ class IterationOptions:
     parallel: int = 1
     prefetch: int = 2
     metadata: bool = False
+    columns: tuple[str, ...] | None = None
 
 
 class EntryBatch(ArrowRows):
     """Some entries as columns, item i of each is entry i; all are read-only views. `expiry` is milliseconds since 1970, 0 for never.
 
-    `keys` and `values` have `offsets` (int32, one more than entries) and `data`.
+    `keys` and `values` have `offsets` (int32, one more than entries) and `data`; where `columns` without them were asked for they raise
+    InvalidArgument.
     """
 
-    def __init__(self, part: StateBlock, form: CacheFormat) -> None:
+    def __init__(self, part: StateBlock, form: CacheFormat, columns: tuple[str, ...] | None = None) -> None:
         self._part = part
         self._format = form
+        self._columns = columns
 
     def __len__(self) -> int:
         return len(self._part.versions)
@@ -76,11 +80,13 @@ class EntryBatch(ArrowRows):
     @property
     def keys(self) -> Strings:
         """Keys as bytes."""
+        check_asked("key", self._columns)
         return self._part.block.keys
 
     @property
     def values(self) -> Strings:
         """Values as bytes."""
+        check_asked("value", self._columns)
         return self._part.block.values
 
     @property
@@ -124,7 +130,7 @@ class EntryBatch(ArrowRows):
         return np.zeros(len(self), np.bool_)
 
     def _form(self) -> FrameForm:
-        return form_of(self._format)
+        return form_of(self._format)._replace(columns=self._columns)
 
     def pairs(self) -> Iterator[tuple[Key, Any]]:
         """Yield keys with their values."""
@@ -244,7 +250,7 @@ class EntryReader:
         try:
             async for item in stream:
                 answer = item.message.stream_item.iteration_batch
-                found = list(self._read(answer, item.body))
+                found = list(self._read(answer, item.body, wanted.columns))
                 progress.took(map(cursor_of, answer.cursors))
                 patience.has_progress()
                 for batch in found:
@@ -263,20 +269,21 @@ class EntryReader:
             batch_bytes=wanted.batch_bytes,
             metadata=wanted.metadata,
             prefix=wanted.prefix,
+            without=left_out(wanted.columns),
             cursors=[CursorMessage(segment=own.segment, key=own.key, pin=own.pin) for own in cursors],
         )
         if wanted.filter is not None:
             start.filter.CopyFrom(wanted.filter)
         return start
 
-    def _read(self, answer: IterationBatch, body: memoryview) -> Iterator[EntryBatch]:
+    def _read(self, answer: IterationBatch, body: memoryview, columns: tuple[str, ...] | None) -> Iterator[EntryBatch]:
         at = 0
         for part in answer.parts:
             data = body[at : at + part.length]
             at += part.length
             if len(data) != part.length:
                 raise CorruptData(where="answer", why=f"a part of {part.length} bytes passes its end")
-            yield EntryBatch(read_state_part(data, entries=part.events, runs=part.runs), self._form)
+            yield EntryBatch(read_state_part(data, entries=part.events, runs=part.runs), self._form, columns)
 
     @property
     def _routes(self) -> Routes:

@@ -120,7 +120,9 @@ class PastReader:
         prefix: bytes = b"",
         only: bytes | None = None,
         matches: "Compiled | None" = None,
+        columns: tuple[str, ...] | None = None,
     ) -> None:
+        self._columns = columns
         self._core = core
         self._info = info
         self._form = form
@@ -296,7 +298,7 @@ class PastReader:
             pins=np.array([self._at], np.int64),
             block=block,
         )
-        return EntryBatch(part, self._answered)
+        return EntryBatch(part, self._answered, self._columns)
 
 
 def _changes_in(batch: EventBatch) -> Iterable[tuple[bytes, PastChange]]:

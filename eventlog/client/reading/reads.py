@@ -1,6 +1,6 @@
 """The calls of a cache that read: entries, and events from a position on."""
 
-from collections.abc import AsyncGenerator, Collection
+from collections.abc import AsyncGenerator, Collection, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from datetime import datetime
@@ -9,6 +9,7 @@ from typing import Unpack as Options
 from typing import get_args
 
 from eventlog.client.reading.batches import EventBatch, Order
+from eventlog.client.reading.columns import checked_columns
 from eventlog.client.reading.following import ReadingCore, Unpack, say_held, to_batches
 from eventlog.client.reading.past import PastReader, id_at
 from eventlog.client.reading.rows import CacheByKey
@@ -155,18 +156,29 @@ class CacheReads(CacheByKey):
         return self._core.follower.events(self.event_batches(from_id, **options))
 
     def event_batches(
-        self, from_id: int | str | None = None, *, order: Order = "id", max_bytes: int = 0, **options: Options[ReadOptions]
+        self,
+        from_id: int | str | None = None,
+        *,
+        order: Order = "id",
+        max_bytes: int = 0,
+        columns: Sequence[str] | None = None,
+        **options: Options[ReadOptions],
     ) -> AsyncGenerator[EventBatch, None]:
         """Yield the same events as columns. `order="segment"` leaves those of one batch grouped by segment, which saves the sorting.
 
         Reading goes on after a batch like that as a whole, with `batch.position`; its events have no position of their own. `max_bytes` is
-        the size that answers should have, 0 for the node's choice. With a filter there are batches without events: up to their
-        `last_id` nothing more matched.
+        the size that answers should have, 0 for the node's choice; it counts what the nodes store. With a filter there are batches
+        without events: up to their `last_id` nothing more matched.
+
+        `columns` names those of `batch.arrow()` that are wanted: of `key`, `value`, `before` and `headers` the others do not leave the
+        nodes. A batch then refuses what was not asked for, and has events where keys and values were.
         """
         if order not in get_args(Order):
             raise InvalidArgument(why=f"order is {order!r}: use id or segment")
         wanted = PollWanted(**options)
         start, reading = wanted.reading(from_id, max_bytes=max_bytes)
+        has_changes = wanted.continuous or wanted.listener is not None
+        reading = replace(reading, columns=checked_columns(columns, has_changes=has_changes))
 
         async def batches() -> AsyncGenerator[EventBatch, None]:
             begun = await self._begin(reading, start, wanted)
@@ -221,7 +233,7 @@ class CacheReads(CacheByKey):
         return replace(reading, after=start, position=place, until_id=until, segments=segments_of(wanted.segments, of=routes.segments))
 
     def _unpack(self, begun: Reading, source: EventSource, order: Order = "id") -> Unpack:
-        if not begun.state_first and (begun.position is None or not (begun.position.unread or begun.position.steps)):
+        if not begun.has_state:
             return partial(to_batches, source=source, order=order)
         scope = (self._core.cluster, source.cache_id, self._core.routes.segments)
         made = StateBatches(source, start=begun.position, scope=scope, segments=begun.segments)
@@ -241,6 +253,7 @@ class CacheReads(CacheByKey):
             position_at=partial(position_after, reading.position, scope),
             values=form.avro,
             has_changes=bool(reading.listener) or (reading.filter is not None and reading.filter.continuous),
+            columns=reading.columns,
         )
 
     async def _selects(self, reading: Reading) -> bool:

@@ -10,7 +10,7 @@ from typing import Unpack as Options
 
 from eventlog.client.core import ClientCore
 from eventlog.client.reading.batches import ArrowRows
-from eventlog.client.reading.columns import FrameForm
+from eventlog.client.reading.columns import CHANGE, OPTIONAL, ROW_COLUMNS, FrameForm
 from eventlog.client.reading.entries import CacheEntries
 from eventlog.client.reading.filtering import Parameters, Select
 from eventlog.client.reading.iterating import form_of
@@ -165,6 +165,7 @@ class CacheScans(CacheReads, CacheEntries):
             parallel=parallel,
             batch_size=SCAN_ENTRIES,
             at=as_of,
+            columns=_answered(include, columns, value_schema),
         )
 
         async def form() -> FrameForm:
@@ -199,14 +200,17 @@ class CacheScans(CacheReads, CacheEntries):
         if limit is not None and limit <= 0:
             raise InvalidArgument(why=f"limit is {limit}: give a number above 0")
 
+        choice = _choice(include, columns, value_schema)
+        answered = _answered(include, columns, value_schema, has_changes=bool(options.get("continuous")))
+
         async def form() -> FrameForm:
             own = (await self._found())[1]
             return form_of(own.selected() if options.get("select") else own)._replace(has_changes=bool(options.get("continuous")))
 
         return Scan(
-            lambda: self.event_batches(from_id, from_time=from_time, tail=tail, **options),
+            lambda: self.event_batches(from_id, from_time=from_time, tail=tail, columns=answered, **options),
             form,
-            _choice(include, columns, value_schema),
+            choice,
             limit=limit or 0,
         )
 
@@ -215,6 +219,20 @@ def _choice(include: Sequence[str] | None, columns: Sequence[str] | None, value_
     from eventlog.client.reading import frames  # noqa: PLC0415 -- as in `arrow_module`
 
     return frames.choice_of(include, columns, value_schema)
+
+
+def _answered(
+    include: Sequence[str] | None, columns: Sequence[str] | None, value_schema: object, *, has_changes: bool = False
+) -> list[str] | None:
+    """Return the columns that are needed of the nodes, None for all: of what does not fit a `value_schema` the key is told.
+
+    Names that there are not are refused where the table is made.
+    """
+    known = (*ROW_COLUMNS, CHANGE) if has_changes else ROW_COLUMNS
+    if columns is None:
+        return None if include is None else [name for name in known if name not in OPTIONAL or name in include]
+    beside = () if value_schema is None else ("key", "value")
+    return [name for name in known if name in columns or name in beside] or None
 
 
 def _values_of(rows: ArrowRows) -> list[bytes]:

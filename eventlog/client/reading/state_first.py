@@ -51,7 +51,8 @@ class StateBatches:
     """Makes batches of a reader's answers, entries and events; `start` is where the reader begins, None at the beginning."""
 
     def __init__(self, source: EventSource, *, start: Position | None, scope: Scope, segments: tuple[int, ...]) -> None:
-        self._source = source
+        self._columns = source.columns
+        self._source = msgspec.structs.replace(source, columns=None)  # what comes again is known by its key
         self._scope = scope
         self._segments = segments or tuple(range(scope[2]))
         self._before = start if start is not None and start.unread else None
@@ -61,6 +62,10 @@ class StateBatches:
 
     def batches(self, answer: PollAnswer, body: memoryview, *, order: Order = "id") -> list[EventBatch]:
         """Return what an answer holds."""
+        found = self._batches(answer, body, order)
+        return found if self._columns is None else [batch.showing(self._columns) for batch in found]
+
+    def _batches(self, answer: PollAnswer, body: memoryview, order: Order) -> list[EventBatch]:
         if answer.state:
             return self._entries(answer, body)
         found = to_batches(answer, body, self._source, order=order)

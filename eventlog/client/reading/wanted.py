@@ -12,6 +12,7 @@ from typing import Any, Literal, TypedDict
 
 import numpy as np
 
+from eventlog.client.reading.columns import left_out
 from eventlog.client.reading.filtering import Parameters, Select, filter_of
 from eventlog.client.reports import Stalled
 from eventlog.client.values import checked_id
@@ -33,7 +34,8 @@ Scope = tuple[str, int, int]  # cluster, cache id, segments
 class Reading:
     """What to read. Everything after `after`, or after `position` (a token), up to `until_id`, 0 for no end.
 
-    `listener` says what is wanted of it instead of `filter`; `goes_on`: from where that one has acknowledged.
+    `listener` says what is wanted of it instead of `filter`; `goes_on`: from where that one has acknowledged. `columns` are those that are
+    asked for, None for all.
     """
 
     after: int = 0
@@ -48,6 +50,12 @@ class Reading:
     listener: str = ""
     goes_on: bool = False
     state_first: bool = False
+    columns: tuple[str, ...] | None = None
+
+    @property
+    def has_state(self) -> bool:
+        """Whether it has entries before the events, or goes on among them or behind them: these are told apart by their keys."""
+        return self.state_first or (self.position is not None and bool(self.position.unread or self.position.steps))
 
     def poll(self, cache_id: int) -> Poll:
         """Return the request for what comes next."""
@@ -62,6 +70,7 @@ class Reading:
         elif not self.state_first:
             poll.after = self.after
         poll.listener = self.listener
+        poll.without.extend([] if self.has_state else left_out(self.columns))
         if self.goes_on:
             poll.ClearField("after")
         return poll

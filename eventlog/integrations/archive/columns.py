@@ -15,6 +15,7 @@ import pyarrow as pa
 from eventlog import blocking
 from eventlog.arrays import Mask
 from eventlog.client.reading.batches import EventBatch
+from eventlog.client.reading.columns import ROW_COLUMNS
 from eventlog.client.reading.frames import HEADERS, TIME
 from eventlog.client.reading.iterating import EntryBatch
 from eventlog.client.writing.arrow import string_array
@@ -74,6 +75,12 @@ def columns_of(cache: blocking.Cache, *, is_state: bool = False) -> ArchiveColum
     return ArchiveColumns(
         has_text_keys=info.key_format == "utf8", is_json=info.format == "json", is_avro=info.format == "avro", is_state=is_state
     )
+
+
+def read_columns(names: Sequence[str]) -> list[str]:
+    """Return which columns a read must answer so that there are some of a table: at least one."""
+    found = {_OF_TABLE.get(name, name) for name in names}
+    return [name for name in ROW_COLUMNS if name in found] or ["id"]
 
 
 def state_batch(batch: EntryBatch, names: Sequence[str], *, cache: str, is_avro: bool) -> pa.RecordBatch:

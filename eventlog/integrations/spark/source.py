@@ -35,7 +35,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from eventlog import blocking
 from eventlog.client.reports import Plan
 from eventlog.errors import EventLogError, EventsTrimmed, InvalidArgument
-from eventlog.integrations.archive.columns import ArchiveColumns, columns_of, record_batch, state_batch
+from eventlog.integrations.archive.columns import ArchiveColumns, columns_of, read_columns, record_batch, state_batch
 from eventlog.integrations.archive.events import Judge
 from eventlog.integrations.archive.ranges import Range, ranges_of
 from eventlog.integrations.archive.reading import Archive, open_archive
@@ -160,7 +160,9 @@ def _types_of(options: SourceOptions, schema: "StructType | None" = None) -> dic
 def _first_values(options: SourceOptions) -> "pa.StructType":
     """Return the type that the first values in the log have in common."""
     values: list[bytes] = []
-    for batch in client_of(options).cache(options.cache).event_batches(max_bytes=options.fetch_bytes, **options.reading()):
+    for batch in (
+        client_of(options).cache(options.cache).event_batches(max_bytes=options.fetch_bytes, columns=["value"], **options.reading())
+    ):
         column = batch.arrow(columns=["value"]).column("value")
         values += [value for value in column.cast("binary").to_pylist() if value is not None]
         if len(values) >= INFER_EVENTS:
@@ -269,7 +271,8 @@ class _Reading:
             return
         is_avro, rows_of = _columns_of(options).is_avro, self._shape.reader()
         on_trimmed = "error" if options.fail_on_data_loss else "earliest"
-        for batch in range_batches(self._cache, wanted, max_bytes=options.fetch_bytes, on_trimmed=on_trimmed, **options.reading()):
+        asked = {"max_bytes": options.fetch_bytes, "columns": read_columns(self._shape.read), "on_trimmed": on_trimmed}
+        for batch in range_batches(self._cache, wanted, **asked, **options.reading()):
             yield rows_of(record_batch(batch, self._shape.read, cache=options.cache, is_avro=is_avro))
 
     def _read_file(self, wanted: FileRange) -> "Iterator[pa.RecordBatch]":
@@ -364,7 +367,12 @@ class StateReader(_Reading, DataSourceReader):
         if wanted is None:  # as of events
             return
         found = self._cache.entries(
-            segments=wanted.segments, batch_size=STATE_ROWS, metadata=True, at=wanted.upto or None, **options.reading()
+            segments=wanted.segments,
+            batch_size=STATE_ROWS,
+            metadata=True,
+            at=wanted.upto or None,
+            columns=read_columns(self._shape.read),
+            **options.reading(),
         )
         is_avro, rows_of = _columns_of(options).is_avro, self._shape.reader()
         with found as rows:

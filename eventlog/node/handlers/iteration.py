@@ -2,6 +2,7 @@
 
 from typing import Protocol
 
+from eventlog.batch.marks import CONTENT
 from eventlog.errors import BadMessage, ClientClosed, ConnectionLost, EventLogError, NotPrimary
 from eventlog.limits import ITERATION_BATCH_ENTRIES_MAX
 from eventlog.node.cluster.forward import Forwarding, forwarded, translated
@@ -146,6 +147,7 @@ async def read_state(node: IterationHandlersGround, exchange: Exchange) -> None:
             entries_max=min(request.max_entries or ITERATION_BATCH_ENTRIES_MAX, ITERATION_BATCH_ENTRIES_MAX),
             bytes_max=request.max_bytes or 1,
             metadata=request.metadata,
+            without=CONTENT.intersection(request.without),
             owner=exchange.connection,
         ),
         is_forwarded=True,

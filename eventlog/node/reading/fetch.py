@@ -15,6 +15,7 @@ import numpy as np
 
 from eventlog.arrays import NONE, Ints
 from eventlog.batch.layout import read_head
+from eventlog.batch.marks import CONTENT
 from eventlog.errors import BadMessage, EventLogError, NotPrimary
 from eventlog.ids import ID_MAX
 from eventlog.limits import ANSWER_BYTES_MAX, CLOSE_UP_MS_MAX
@@ -95,7 +96,8 @@ class Fetching:
             return
         self._context.closing.close_up(min(request.upto, ID_MAX))
         after = SegmentPositions(of=cursor.asked, ids=_ids_of(cursor), offsets=cursor.asked, epochs=cursor.asked)
-        pull = self._raw(cache, cursor, upto=request.upto, limits=Limits(nbytes=min(request.max_bytes or NO_LIMIT, ANSWER_BYTES_MAX)))
+        nbytes, without = min(request.max_bytes or NO_LIMIT, ANSWER_BYTES_MAX), CONTENT.intersection(request.without)
+        pull = self._raw(cache, cursor, upto=request.upto, limits=Limits(nbytes=nbytes, without=without))
         pull.owner, pull.matches = exchange.connection, matches
         pull.done = partial(_answer, exchange, pull, after)
         self._pull(pull)
@@ -107,7 +109,7 @@ class Fetching:
             cache=cache,
             cursor=cursor,
             until=min(upto, ID_MAX),
-            limits=Limits(events=limits.events, nbytes=limits.nbytes, is_raw=True),
+            limits=replace(limits, is_raw=True),
             owner=None,
             done=_unheard,
             ends_at=0,
@@ -168,6 +170,7 @@ class Fetching:
         request.after.extend(ids.tolist() if bool((ids != ids[0]).any()) else [int(ids[0])])
         if pull.matches is not None:
             request.filter.CopyFrom(message_of(pull.matches.spec))
+            request.without.extend(sorted(pull.limits.without))
         assert self._members is not None, "somebody was chosen"
         reply = await self._members.send(number, Message(fetch=request), timeout_ms=2 * CLOSE_UP_MS_MAX)
         answer = reply.message.fetch_answer
@@ -202,7 +205,7 @@ def part_of(cursor: Cursor, segments: Ints) -> Cursor:
 
 def _share_of(limits: Limits, share: float) -> Limits:
     nbytes = max(int(min(limits.nbytes, ANSWER_BYTES_MAX) * share), _BYTES_MIN)
-    return Limits(events=limits.events, nbytes=nbytes)
+    return replace(limits, nbytes=nbytes)
 
 
 def _ids_of(cursor: Cursor) -> Ints:

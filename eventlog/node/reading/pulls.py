@@ -10,6 +10,7 @@ from typing import Protocol
 import numpy as np
 
 from eventlog.arrays import Ints
+from eventlog.batch.marks import CONTENT
 from eventlog.errors import CacheDropped, CacheRecreated, EventLogError, InvalidArgument, NoEvents
 from eventlog.ids import ID_MAX, id_before
 from eventlog.limits import (
@@ -195,7 +196,7 @@ def begin(context: ReadContext, poll: Poll, *, limit: Callable[[Ints | None], in
         cache=cache,
         cursor=cursor,
         until=min(poll.until_id, ID_MAX) or ID_MAX,
-        limits=_limits(1 if is_notify else poll.max_events, poll.max_bytes),
+        limits=_limits(1 if is_notify else poll.max_events, poll.max_bytes, CONTENT.intersection(poll.without)),
         owner=None,
         done=nobody,
         wait_ms=min(poll.wait_ms, POLL_WAIT_MS_MAX),
@@ -206,8 +207,8 @@ def begin(context: ReadContext, poll: Poll, *, limit: Callable[[Ints | None], in
 
 
 @lru_cache(maxsize=64)
-def _limits(events: int, nbytes: int) -> Limits:
-    return Limits(events=events or NO_LIMIT, nbytes=min(nbytes or ANSWER_BYTES_DEFAULT, ANSWER_BYTES_MAX))
+def _limits(events: int, nbytes: int, without: frozenset[str]) -> Limits:
+    return Limits(events=events or NO_LIMIT, nbytes=min(nbytes or ANSWER_BYTES_DEFAULT, ANSWER_BYTES_MAX), without=without)
 
 
 def nobody(result: Delivered | EventLogError) -> None:

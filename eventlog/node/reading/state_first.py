@@ -6,6 +6,7 @@ The position in each answer is all that there is of such a read: this node forge
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from eventlog.batch.marks import CONTENT
 from eventlog.errors import ClientClosed, ConnectionLost, InvalidArgument, NoEvents, NoState
 from eventlog.limits import ANSWER_BYTES_DEFAULT, ANSWER_BYTES_MAX, ITERATION_BATCH_ENTRIES_MAX
 from eventlog.node.reading.answers import Reads
@@ -108,6 +109,7 @@ def _begin(node: StateNode, poll: Poll, matches: CompiledFilter | None) -> _Stat
         filter=matches,
         entries_max=min(poll.max_events or ITERATION_BATCH_ENTRIES_MAX, ITERATION_BATCH_ENTRIES_MAX),
         bytes_max=min(poll.max_bytes or ANSWER_BYTES_DEFAULT, ANSWER_BYTES_MAX),
+        without=CONTENT.intersection(poll.without),
         any_copy=True,
     )
     return _StateReading(node=node, ask=ask, progress=_progress_of(node, poll, cache), is_continuous=poll.filter.continuous)

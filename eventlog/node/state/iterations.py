@@ -14,6 +14,7 @@ from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Protocol
 
+from eventlog.batch.marks import CONTENT
 from eventlog.clock import Entropy, SystemEntropy
 from eventlog.control.view import ClusterView
 from eventlog.errors import BadMessage, CacheDropped, IterationExpired, NoState
@@ -137,6 +138,7 @@ class Iterations:
             prefix=request.prefix,
             filter=await self.compiled(cache, request.filter, owner=owner),
             metadata=request.metadata,
+            without=CONTENT.intersection(request.without),
             entries_max=entries_max,
             bytes_max=bytes_max,
             any_copy=await node.state_reads.has_copies(cache, segments),

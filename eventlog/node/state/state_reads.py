@@ -74,6 +74,7 @@ class StateScan:
     entries_max: int
     bytes_max: int
     metadata: bool
+    without: frozenset[str] = frozenset()
     pace: ScanPace = SCAN_PACE
 
 
@@ -219,8 +220,8 @@ def _fitting(wanted: StateScan, ends: Ints, at: int, batch: StateBatch) -> int:
 
 
 def _add(wanted: StateScan, found: StateColumns, batch: StateBatch, *, nbytes: int) -> None:
-    values = None if wanted.filter is None else wanted.filter.project(found)
-    batch.parts.append(state_part(found, pins=wanted.pins, values=values, metadata=wanted.metadata))
+    values = None if wanted.filter is None or "value" in wanted.without else wanted.filter.project(found)
+    batch.parts.append(state_part(found, pins=wanted.pins, values=values, metadata=wanted.metadata, without=wanted.without))
     batch.entries += len(found)
     batch.nbytes += nbytes
 
@@ -253,7 +254,7 @@ class StateReadsGround(Protocol):
 class StateAsk:
     """What a reader wants next of `segments`, the first of them after the key `after`, which was read as of `pin`.
 
-    Only keys that begin with `prefix` count, and entries that match `filter`.
+    Only keys that begin with `prefix` count, and entries that match `filter`; keys or values in `without` are not answered.
     `held` is the pin that this reader had before. `any_copy`: one that lags behind its primary will do, as for whoever reads the tail
     afterwards, or has waited for it; `is_led`: only what is led here will. `owner` is whose turn it takes.
     """
@@ -267,6 +268,7 @@ class StateAsk:
     entries_max: int
     bytes_max: int
     metadata: bool = False
+    without: frozenset[str] = frozenset()
     any_copy: bool = False
     is_led: bool = False
     held: Pin | None = None
@@ -394,6 +396,7 @@ class StateReads:
                 entries_max=ask.entries_max,
                 bytes_max=min(ask.bytes_max, ANSWER_BYTES_MAX),
                 metadata=ask.metadata,
+                without=ask.without,
             )
             try:
                 made = await self._thread.run(ask.owner, partial(scan_ahead, wanted, batches=batches))
@@ -467,6 +470,7 @@ class StateReads:
             max_entries=ask.entries_max,
             max_bytes=min(ask.bytes_max, ANSWER_BYTES_MAX),
             metadata=ask.metadata,
+            without=sorted(ask.without),
         )
         if ask.after is not None:
             request.after = ask.after

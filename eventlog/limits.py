@@ -118,6 +118,7 @@ LISTENER_POSITION_WRITE_MS = 1_000  # a durable one's position is written down a
 LISTENER_POSITIONS_PER_WRITE_MAX = 200  # ... and of so many in one turn
 LISTENER_WAIT_MS_DEFAULT = 1_000  # how long a write waits for synchronous listeners ...
 LISTENERS_AWAITED_MAX = 100  # ... and for how many
+ARCHIVE_BYTES_MAX = 1_000  # of the path or address of a cache's archive
 GROUPS_PER_NODE_MAX = 10_000  # with members, coordinated where their routes are led: tens of kilobytes each
 GROUP_MEMBERS_MAX = 1_000
 GROUP_NAME_BYTES_MAX = 200

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from eventlog.ids import IdTimes, decode_id
-from eventlog_cli.conventions import common_options, open_client, open_small_client, settings
+from eventlog_cli.conventions import common_options, load_archives, open_client, open_small_client, settings
 from eventlog_cli.lazy import SynonymGroup
 from eventlog_cli.output import id_fields, print_row, print_text, table
 from eventlog_cli.parameters import COUNT, DURATION, SIZE, format_duration, format_size
@@ -102,13 +102,24 @@ def describe(name: str) -> None:
 @NAME
 @_alterable
 @click.option("--wait-listeners", metavar="IDS", help="Writes wait until these durable listeners have acknowledged; '' for none.")
+@click.option("--archive", type=click.Path(), metavar="PATH", help="Have readers take what the nodes have forgotten from this archive.")
+@click.option("--no-archive", is_flag=True, help="Know of no archive any more; its files stay.")
 @common_options
-def alter(name: str, **options: Any) -> None:
+def alter(name: str, *, archive: str | None, no_archive: bool, **options: Any) -> None:
     """Change options of the cache NAME; format, state and keys are fixed."""
     given = _given(options)
+    if archive is not None and no_archive:
+        raise click.UsageError("--archive and --no-archive exclude each other")
+    if archive == "":
+        raise click.BadParameter("give a path or an address; --no-archive takes one away", param_hint="'--archive'")
+    if archive is not None or no_archive:
+        given["archive"] = archive or ""
     if not given:
         raise click.UsageError("name at least one option to change")
+    archives = None if archive is None else load_archives()
     with open_client() as client:
+        if archives is not None:
+            archives.open(archive).check_of(client, name)
         _tell(client.alter_cache(name, **given))
 
 
@@ -156,6 +167,7 @@ def as_row(info: "CacheInfo") -> dict[str, Any]:
         "lifespan_ms": info.lifespan_ms,
         "promote": list(info.promote),
         "wait_listeners": list(info.wait_listeners),
+        "archive": info.archive or None,
         "cache_id": info.id,
         **id_fields(from_id=info.from_id),
     }
@@ -201,6 +213,7 @@ def _tell(info: "CacheInfo", held: Held | None = None) -> None:
         ("lifespan", "none" if info.lifespan_ms is None else format_duration(info.lifespan_ms)),
         ("promoted", ", ".join(info.promote) or "none"),
         ("writes wait", f"for {', '.join(info.wait_listeners)}" if info.wait_listeners else "for no listener"),
+        ("archive", info.archive or "none noted"),
     )
     for name, value in (*lines, *(() if held is None else _held_lines(held))):
         print_text(f"{name:<14} {value}")

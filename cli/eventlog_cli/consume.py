@@ -70,7 +70,8 @@ _PLACES = frozenset({"earliest", "latest", "committed"})
 @click.option("--continuous", is_flag=True, help="With --where on entries: what enters, changes in or leaves the set of those that match.")
 @click.option("--listener", metavar="ID", help="What this listener wants, from where it has acknowledged.")
 @click.option("--select", metavar="FIELDS", help="These fields of the value alone, as in value.total,value.customer.name.")
-@click.option("--archive", type=click.Path(), metavar="PATH", help="Take from this archive what it has, and from the nodes what follows.")
+@click.option("--archive", metavar="PATH", help="Take from this archive what it has, and from the nodes what follows.  [default: as noted]")
+@click.option("--no-archive", is_flag=True, help="Read what the nodes keep, whatever archive is noted with CACHE.")
 @click.option("--format", "format_name", type=click.Choice(["json", "raw", "csv"]), default="json", show_default=True, help="How to print.")
 @click.option("--output-format", "pattern", metavar="PATTERN", help=r"Print each event by a pattern, as in '%k %v\n'; see above.")
 @common_options
@@ -89,6 +90,7 @@ def command(
     pattern: str | None,
     params: tuple[tuple[str, Any], ...],
     archive: str | None,
+    no_archive: bool,
     **reading: Any,
 ) -> None:
     r"""Print the events of CACHE after an id, one a line, in the order of their ids.
@@ -105,8 +107,7 @@ def command(
     render = _render(format_name, pattern, has_changes=reading["continuous"])
     _check_start(from_id=from_id, from_time=from_time, tail=tail, state_first=state_first, group=group, **reading)
     _check_wanted(params=params, group=group, **reading)
-    if archive is not None:
-        _check_archived(tail=tail, group=group, state_first=state_first, **reading)
+    is_noted = _check_archived(archive, no_archive=no_archive, tail=tail, group=group, state_first=state_first, **reading)
     if group is not None:
         refuse_beside_group(position_file=position_file, **reading)
         chosen = GroupRead(group=group, from_id=from_id, from_time=from_time, events_max=events_max)
@@ -126,8 +127,10 @@ def command(
             reading["until_id"] = None if reading["follow"] else ends.last_id
         elif start == "latest":
             start = cache.log_ends().last_id  # a place to resume from, should an interrupt come before any event
-        elif kept is None and archive is None:
-            say_beginning(cache, start, is_time=from_time is not None)
+        else:
+            archive = archive or _noted(cache, start if is_noted else None)
+            if kept is None and archive is None:
+                say_beginning(cache, start, is_time=from_time is not None)
         if file is not None and kept is None and start != "earliest":
             file.write(str(start))
         goes_on = listener is not None and from_id is None and from_time is None and start == "earliest"
@@ -198,13 +201,33 @@ def _check_wanted(*, params: tuple[tuple[str, Any], ...], group: str | None, **r
 _NOT_OF_ARCHIVES = ("tail", "group", "state_first", "filter", "continuous", "listener")
 
 
-def _check_archived(**options: Any) -> None:
-    """Raise a usage error for options that archives do not have."""
+def _check_archived(archive: str | None, *, no_archive: bool, **options: Any) -> bool:
+    """Raise a usage error for options that archives do not have; return whether one that is noted can have a part in the read."""
+    if archive is None:
+        return not no_archive and options["on_trimmed"] != "resync" and not any(options[name] for name in _NOT_OF_ARCHIVES)
+    if no_archive:
+        raise click.UsageError("--archive and --no-archive exclude each other")
     for name in _NOT_OF_ARCHIVES:
         if options[name]:
             raise click.UsageError(f"--archive and --{name.replace('_', '-')} exclude each other: that is the nodes' to answer")
     if options["on_trimmed"] == "resync":
         raise click.UsageError("--archive and --on-trimmed resync exclude each other: the archive has what was trimmed")
+    return False
+
+
+def _noted(cache: "Cache", start: Start | None) -> str | None:
+    """Return the archive that is noted with a cache, if a read from there has need of it; None has not, nor has a position by segment."""
+    place = "" if start is None else cache.info().archive
+    if not place or (isinstance(start, str) and start != "earliest" and not isinstance(read_token(start).at, int)):
+        return None
+    try:
+        if start not in {"earliest", 0}:
+            cache.poll(start, max_events=0)
+            return None  # the nodes keep everything behind it
+    except EventsTrimmed:
+        pass
+    note(f"note: what the nodes keep no more comes from the archive at {place}; --no-archive leaves it aside")
+    return place
 
 
 def _over_archive(client: "Client", cache: str, path: str, start: Start, **reading: Any) -> "Iterator[EventBatch]":

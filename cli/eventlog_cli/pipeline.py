@@ -14,6 +14,7 @@ from eventlog_cli.output import id_fields, note, print_row, print_text, stdout, 
 from eventlog_cli.parameters import AT, ID, POSITIVE, SIZE, SPAN
 
 if TYPE_CHECKING:
+    from eventlog.blocking import Client
     from eventlog.integrations.archive.auditing import Audit
     from eventlog.integrations.archive.rounds import Written
     from eventlog.integrations.archive.table import Round
@@ -33,19 +34,20 @@ def command() -> None:
 
 @command.command("archive")
 @CACHE
-@click.option("--to", "path", required=True, metavar="PATH", help="The folder of the table, or its address in an object store.")
+@click.option("--to", "path", metavar="PATH", help="The folder of the table, or its address in an object store.  [default: as noted]")
 @click.option("--every", "every_ms", type=SPAN, help="Go on for ever, and look for more so often.  [default: end at the log's end]")
 @click.option("--round-events", type=POSITIVE, default=ROUND_EVENTS, help="At most so many in one commit.  [default: 5000000]")
 @click.option("--after", type=ID, help="A new table begins behind this id.  [default: with the first event kept]")
 @click.option("--hold", type=SIZE, help="Retention keeps so much of what is not archived yet.  [default: nothing]")
 @common_options
-def archive(cache_name: str, *, path: str, every_ms: int | None, **options: Any) -> None:
+def archive(cache_name: str, *, path: str | None, every_ms: int | None, **options: Any) -> None:
     """Write what happened in CACHE into a Delta table at PATH, going on where it ends.
 
     Killed anywhere, the next run goes on where the table ends. One archiver of a cache at a time: a second one is refused.
     """
     archives = load_archives()
     with open_client() as client:
+        path = path or _noted(client, cache_name, "--to")
         while True:
             begun, used = time.monotonic(), time.process_time()
             try:
@@ -64,6 +66,14 @@ def archive(cache_name: str, *, path: str, every_ms: int | None, **options: Any)
             stdout().flush()
             with EndingInOrder():
                 time.sleep(every_ms / 1000)
+
+
+def _noted(client: "Client", cache_name: str, option: str) -> str:
+    """Return where the archive of a cache is, as it is noted with it. Raises UsageError where none is."""
+    found = client.describe_cache(cache_name).archive
+    if not found:
+        raise click.UsageError(f"no archive is noted with {cache_name}: give {option} PATH")
+    return found
 
 
 def _tell_round(done: "Round") -> None:
@@ -87,12 +97,13 @@ def _tell(cache: str, path: str, done: "Written", *, seconds: float, cpu_seconds
 
 @command.command("audit")
 @CACHE
-@click.option("--archive", "path", required=True, metavar="PATH", help="The folder of the table, or its address in an object store.")
+@click.option("--archive", "path", metavar="PATH", help="The folder of the table, or its address in an object store.  [default: as noted]")
 @common_options
-def audit(cache_name: str, *, path: str) -> None:
+def audit(cache_name: str, *, path: str | None) -> None:
     """Prove that an archive is as it was written, and has what the nodes have. Exits with 1 where it has not."""
     archives = load_archives()
     with open_client() as client:
+        path = path or _noted(client, cache_name, "--archive")
         found = archives.audit(client, cache_name, archives.open(path))
     _tell_audit(cache_name, path, found)
     if found.differences:
@@ -143,7 +154,7 @@ def compact(path: str, *, older_than_ms: int, target_bytes: int, vacuum_ms: int 
 
 @command.command("rebuild")
 @CACHE
-@click.option("--archive", "path", required=True, metavar="PATH", help="The folder of the table, or its address in an object store.")
+@click.option("--archive", "path", metavar="PATH", help="The folder of the table, or its address in an object store.  [default: as noted]")
 @click.option(
     "--into", required=True, metavar="CACHE", help="The cache to make; one that is there has nothing, or what an earlier try wrote."
 )
@@ -154,10 +165,11 @@ def compact(path: str, *, older_than_ms: int, target_bytes: int, vacuum_ms: int 
     "--verify", is_flag=True, help="Compare it with CACHE, in the entries that have not changed since. Exits with 1 where it differs."
 )
 @common_options
-def rebuild(cache_name: str, *, path: str, into: str, as_of: int | None, verify: bool) -> None:
+def rebuild(cache_name: str, *, path: str | None, into: str, as_of: int | None, verify: bool) -> None:
     """Make a cache with the entries that CACHE had at an id or a time, from its archive and what the nodes keep behind it."""
     archives = load_archives()
     with open_client() as client:
+        path = path or _noted(client, cache_name, "--archive")
         done = archives.rebuild(archives.open(path), client, cache_name, into=into, as_of=as_of, verify=verify)
     if settings().is_json:
         counts = {name: getattr(done, name) for name in ("events", "entries", "compared", "differences")}

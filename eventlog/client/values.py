@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from functools import cached_property
 from operator import index
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NoReturn
 
 from eventlog.batch.marks import ABSENT, REFUSED
@@ -122,7 +123,10 @@ class Entry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheInfo:
-    """A cache and its options; they hold from the id `from_id` on. A limit or lifespan of None is none; `schema` is JSON."""
+    """A cache and its options; they hold from the id `from_id` on. A limit or lifespan of None is none; `schema` is JSON.
+
+    `archive` is the path or address of an archive of its events, empty where none is noted.
+    """
 
     name: str
     id: int
@@ -143,6 +147,7 @@ class CacheInfo:
     wait_proceeds: bool = False
     schema: str = ""
     validate: bool = False
+    archive: str = ""
 
 
 _FORMATS: dict[int, Format] = {pb.JSON: "json", pb.BYTES: "bytes", pb.AVRO: "avro"}
@@ -184,6 +189,9 @@ def cache_options(options: dict[str, object]) -> pb.CacheOptions:
             raise InvalidArgument(why=f"key_format {key_format!r}: use utf8 or bytes")
         found.bytes_keys = key_format == "bytes"
     _take_lists(found, given)
+    archive = given.pop("archive", None)
+    if archive is not None:
+        found.archive = _archive_place(archive)
     for name in ("events", "state", "before", "route_by_prefix", "wait_proceeds", "validate"):
         value = given.pop(name, None)
         if value is not None:
@@ -197,6 +205,14 @@ def cache_options(options: dict[str, object]) -> pb.CacheOptions:
     if given:
         raise InvalidArgument(why=f"unknown cache options: {', '.join(sorted(given))}")
     return found
+
+
+def _archive_place(archive: object) -> str:
+    """Return where an archive is for everybody, whatever folder they are in."""
+    given = str(archive) if isinstance(archive, Path) else archive
+    if not isinstance(given, str):
+        raise InvalidArgument(why=f"archive is {archive!r}: give a path, or an address of an object store")
+    return str(Path(given).absolute()) if given and "://" not in given else given
 
 
 def _take_lists(found: pb.CacheOptions, given: dict[str, object]) -> None:
@@ -240,6 +256,7 @@ def cache_info(cache: pb.CacheDescription) -> CacheInfo:
         wait_proceeds=options.wait_proceeds,
         schema=options.schema,
         validate=options.validate,
+        archive=options.archive,
         from_id=cache.from_id,
     )
 

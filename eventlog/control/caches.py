@@ -42,7 +42,14 @@ from eventlog.errors import (
     TooLarge,
     Unalterable,
 )
-from eventlog.limits import CACHE_NAME_BYTES_MAX, CACHES_MAX, CHECKED_SCHEMA_BYTES_MAX, LISTENERS_AWAITED_MAX, PROMOTED_FIELDS_MAX
+from eventlog.limits import (
+    ARCHIVE_BYTES_MAX,
+    CACHE_NAME_BYTES_MAX,
+    CACHES_MAX,
+    CHECKED_SCHEMA_BYTES_MAX,
+    LISTENERS_AWAITED_MAX,
+    PROMOTED_FIELDS_MAX,
+)
 from eventlog.schema.avro import AvroSchema
 from eventlog.schema.json_check import JsonCheck
 from eventlog.schema.json_types import read_json_schema
@@ -61,6 +68,8 @@ DROPPED_MAX = 1_000  # names of dropped caches that are remembered, the latest o
 
 _FORGOTTEN_PER_COMMIT_MAX = 10
 _PATH = re.compile(r"value(\.[A-Za-z_][A-Za-z0-9_-]{0,99}){1,8}")
+_ARCHIVE = re.compile(r"/.*|[a-z][a-z0-9+.-]*://[^/]+.*")
+_SECRET = re.compile(r"[^/]*://[^/]*:[^/]*@")
 _NAME = re.compile(rf"[a-z0-9][a-z0-9._-]{{0,{CACHE_NAME_BYTES_MAX - 1}}}")
 
 
@@ -233,6 +242,15 @@ def _check_promoted(paths: Sequence[str]) -> None:
             raise InvalidArgument(why=f"{path!r} is no field: write value.name, or value.name.name")
 
 
+def _check_archive(archive: str) -> None:
+    if len(archive.encode("utf-8", "surrogatepass")) > ARCHIVE_BYTES_MAX:
+        raise TooLarge(what="the place of the archive", size=len(archive), limit=ARCHIVE_BYTES_MAX)
+    if archive and not (archive.isprintable() and _ARCHIVE.fullmatch(archive)):
+        raise InvalidArgument(why=f"archive is {archive!r}: give a path from the root on, or an address, as in s3://archives/orders")
+    if _SECRET.match(archive):
+        raise InvalidArgument(why="archive has a password in its address, where everybody could read it: leave it out")
+
+
 def _checked(values: Mapping[str, Any]) -> CacheOptions:
     try:
         options = msgspec.convert(values, CacheOptions)
@@ -241,6 +259,7 @@ def _checked(values: Mapping[str, Any]) -> CacheOptions:
     if len(options.schema.encode("utf-8", "surrogatepass")) > SCHEMA_BYTES_MAX:
         raise TooLarge(what="the schema", size=len(options.schema), limit=SCHEMA_BYTES_MAX)
     _check_promoted(options.promoted)
+    _check_archive(options.archive)
     if options.wait_listeners.count(",") >= LISTENERS_AWAITED_MAX:
         raise InvalidArgument(why=f"writes wait for at most {LISTENERS_AWAITED_MAX} listeners")
     for condition, why in (
@@ -251,6 +270,7 @@ def _checked(values: Mapping[str, Any]) -> CacheOptions:
         (options.validate and not options.schema, "values are checked by a schema: give one"),
         (options.promote and options.format != "json", "fields are promoted of JSON values"),
         (options.promote and not options.events, "promoted fields are stored with events"),
+        (options.archive and not options.events, "an archive is one of events"),
         (options.format == "avro" and not options.schema, "format avro needs a schema"),
     ):
         if condition:

@@ -209,7 +209,8 @@ class CacheOptions(Record, frozen=True, kw_only=True):
 
     Values are checked by the schema before they are written if `validate`.
     `retain_bytes` counts one replica's. Keys are UTF-8 unless `bytes_keys`, and hashed up to their first 0x00 if `route_by_prefix`.
-    `promote` holds paths with commas between them, `wait_listeners` the listeners that writers wait for.
+    `promote` holds paths with commas between them, `wait_listeners` the listeners that writers wait for. `archive` is where
+    one of its events is, a path or an address: told to readers, and looked at by no node.
     """
 
     format: Format = "json"
@@ -228,6 +229,7 @@ class CacheOptions(Record, frozen=True, kw_only=True):
     wait_ms: Limit = 0
     wait_proceeds: bool = False
     validate: bool = False
+    archive: str = ""
 
     @property
     def promoted(self) -> tuple[str, ...]:

@@ -518,6 +518,7 @@ class EventsTrimmed(Refused):
     """`first_id` is 0 where nothing is kept.
 
     `lost` is what the copies that were asked have removed so far: exact for a segment position, an estimate for a scalar one.
+    `archive` is where the cache's archive is, if one is noted with it.
     """
 
     code = "EVENTS_TRIMMED"
@@ -525,11 +526,15 @@ class EventsTrimmed(Refused):
     sentence = "retention removed about {lost} events after this position; the first id kept is {first_id}: go on from earliest"
     first_id: int
     lost: int
+    archive: str = ""
 
     def __str__(self) -> str:
+        what, beside = f"retention removed about {self.lost} events after this position", ""
+        if self.archive:
+            beside = f", or read over the archive at {self.archive} as well"
         if self.first_id:
-            return super().__str__()
-        return f"retention removed about {self.lost} events after this position, and nothing after it is kept: go on from earliest"
+            return f"{what}; the first id kept is {self.first_id}: go on from earliest{beside}"
+        return f"{what}, and nothing after it is kept: go on from earliest{beside}"
 
 
 class PositionDiverged(Refused):

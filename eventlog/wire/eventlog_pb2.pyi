@@ -1294,7 +1294,7 @@ class LastEventsAnswer(_message.Message):
     def __init__(self, after: _Optional[int] = ...) -> None: ...
 
 class CacheOptions(_message.Message):
-    __slots__ = ("format", "schema", "events", "state", "before", "bytes_keys", "retain_time_ms", "retain_bytes", "retain_events", "lifespan_ms", "route_by_prefix", "promote", "wait_listeners", "wait_ms", "wait_proceeds", "validate")
+    __slots__ = ("format", "schema", "events", "state", "before", "bytes_keys", "retain_time_ms", "retain_bytes", "retain_events", "lifespan_ms", "route_by_prefix", "promote", "wait_listeners", "wait_ms", "wait_proceeds", "validate", "archive")
     FORMAT_FIELD_NUMBER: _ClassVar[int]
     SCHEMA_FIELD_NUMBER: _ClassVar[int]
     EVENTS_FIELD_NUMBER: _ClassVar[int]
@@ -1311,6 +1311,7 @@ class CacheOptions(_message.Message):
     WAIT_MS_FIELD_NUMBER: _ClassVar[int]
     WAIT_PROCEEDS_FIELD_NUMBER: _ClassVar[int]
     VALIDATE_FIELD_NUMBER: _ClassVar[int]
+    ARCHIVE_FIELD_NUMBER: _ClassVar[int]
     format: Format
     schema: str
     events: bool
@@ -1327,7 +1328,8 @@ class CacheOptions(_message.Message):
     wait_ms: int
     wait_proceeds: bool
     validate: bool
-    def __init__(self, format: _Optional[_Union[Format, str]] = ..., schema: _Optional[str] = ..., events: _Optional[bool] = ..., state: _Optional[bool] = ..., before: _Optional[bool] = ..., bytes_keys: _Optional[bool] = ..., retain_time_ms: _Optional[int] = ..., retain_bytes: _Optional[int] = ..., retain_events: _Optional[int] = ..., lifespan_ms: _Optional[int] = ..., route_by_prefix: _Optional[bool] = ..., promote: _Optional[str] = ..., wait_listeners: _Optional[str] = ..., wait_ms: _Optional[int] = ..., wait_proceeds: _Optional[bool] = ..., validate: _Optional[bool] = ...) -> None: ...
+    archive: str
+    def __init__(self, format: _Optional[_Union[Format, str]] = ..., schema: _Optional[str] = ..., events: _Optional[bool] = ..., state: _Optional[bool] = ..., before: _Optional[bool] = ..., bytes_keys: _Optional[bool] = ..., retain_time_ms: _Optional[int] = ..., retain_bytes: _Optional[int] = ..., retain_events: _Optional[int] = ..., lifespan_ms: _Optional[int] = ..., route_by_prefix: _Optional[bool] = ..., promote: _Optional[str] = ..., wait_listeners: _Optional[str] = ..., wait_ms: _Optional[int] = ..., wait_proceeds: _Optional[bool] = ..., validate: _Optional[bool] = ..., archive: _Optional[str] = ...) -> None: ...
 
 class CreateCache(_message.Message):
     __slots__ = ("name", "options", "use_existing")

@@ -70,6 +70,10 @@ class Cache:
     last_id: int = 9
 
     tail_id: int | None = None
+    archive: str = ""
+
+    def info(self) -> Self:
+        return self
 
     def log_ends(self, *, tail: int | None = None, segments: list[int] | None = None) -> Self:
         self.tail_id = None if tail is None else self.last_id - tail + (0 if segments is None else len(segments))

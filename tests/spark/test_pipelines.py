@@ -48,6 +48,12 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
 
 
 @pytest.fixture(scope="module")
+def client(node: NodeProcess) -> Iterator[blocking.Client]:
+    with blocking.connect(node.address) as connected:
+        yield connected
+
+
+@pytest.fixture(scope="module")
 def archived(node: NodeProcess, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Any]]:
     """Return an archive of a cache of which the nodes have forgotten the beginning, and all events that there were."""
     path = tmp_path_factory.mktemp("archive") / "a"
@@ -88,6 +94,31 @@ def test_a_batch_has_from_files_what_the_nodes_have_forgotten(spark: Any, node: 
         begin, end = f"id:{events[first].id}", f"id:{events[last].id}"
         assert ids(startingPosition=begin, endingPosition=end) == [event.id for event in events[first + 1 : last + 1]]
     assert {tuple(json.loads(row.value)) for row in read(select="value.key").collect()} == {("key",)}
+
+
+def test_an_archive_that_is_noted_with_the_cache_is_read_unasked(
+    spark: Any, node: NodeProcess, client: blocking.Client, archived: tuple[Path, list[Any]]
+) -> None:
+    path, events = archived
+
+    def ids(**options: str) -> list[int]:
+        frame = spark.read.format("eventlog").options(servers=node.address, cache="archived", columns="id", **options).load()
+        return sorted(row.id for row in frame.collect())
+
+    every = [event.id for event in events]
+    client.alter_cache("archived", archive=path)
+    kept = [event.id for event in client.cache("archived").events()]
+    assert ids() == every
+    assert ids(archive="none") == kept != every
+    assert ids(startingPosition=f"id:{every[200]}", endingPosition=f"id:{every[-2]}") == every[201:-1]
+    client.alter_cache("archived", archive=f"{path}/nothing")
+    assert ids(startingPosition=f"id:{every[-9]}") == every[-8:]  # it is not looked for where the nodes have everything
+    with pytest.raises(Exception, match="it is noted with cache 'archived', until"):
+        ids()
+    client.alter_cache("archived", archive="")
+    assert ids() == kept
+    with pytest.raises(Exception, match="archive is empty"):
+        ids(archive="")
 
 
 def test_a_stream_begins_before_what_the_nodes_keep_and_passes_the_seam(

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from eventlog.integrations.archive.events import event_batches as event_batches
     from eventlog.integrations.archive.merging import Merged as Merged
     from eventlog.integrations.archive.merging import compact as compact
+    from eventlog.integrations.archive.noting import noted as noted
     from eventlog.integrations.archive.reading import Archive as Archive
     from eventlog.integrations.archive.reading import open_archive as open  # noqa: A004 -- archive.open(path)
     from eventlog.integrations.archive.rebuilding import Rebuilt as Rebuilt
@@ -30,10 +31,11 @@ _PLACES: Final = {
     "audit": "auditing",
     "compact": "merging",
     "event_batches": "events",
+    "noted": "noting",
     "open": "reading",
     "rebuild": "rebuilding",
 }
-__all__ = ["Archive", "Audit", "Merged", "Rebuilt", "Written", "archive", "audit", "compact", "event_batches", "open", "rebuild"]
+__all__ = ["Archive", "Audit", "Merged", "Rebuilt", "Written", "archive", "audit", "compact", "event_batches", "noted", "open", "rebuild"]
 
 
 def __getattr__(name: str) -> Any:

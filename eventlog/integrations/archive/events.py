@@ -25,6 +25,7 @@ from eventlog.client.reading.pieces import NO_EVENTS, arrange, take_apart
 from eventlog.client.reading.wanted import position_after
 from eventlog.errors import InvalidArgument
 from eventlog.events import KIND_NAMES, EventSource, encode_headers
+from eventlog.integrations.archive.noting import noted_for
 from eventlog.integrations.archive.reading import Archive
 from eventlog.wire.eventlog_pb2 import Part, PollAnswer
 
@@ -47,9 +48,11 @@ class _Rows:
 
 
 def event_batches(
-    archive: Archive, client: blocking.Client, cache: str, from_id: int | None = None, *, until_id: int | None = None, **options: Any
+    archive: Archive | None, client: blocking.Client, cache: str, from_id: int | None = None, *, until_id: int | None = None, **options: Any
 ) -> Iterator[EventBatch]:
     """Yield the events behind an id as columns, by default all that the archive has and what follows; as a cache's `event_batches`.
+
+    None is the archive that is noted with the cache, opened where the read needs it; without one the nodes have what there is.
 
     Options are `where`, `parameters`, `select` and `segments`, which hold for both, and `order`, `max_bytes`, `follow`, `on_trimmed`,
     `on_stalled` and `poll_interval_ms`, which are the nodes'. A beginning before the archive's is asked of the nodes.
@@ -63,8 +66,12 @@ def event_batches(
     """
     if alien := set(options) - {*_JUDGED, *_BOTH, *_NODES}:
         raise InvalidArgument(why=f"a read over an archive takes no {', '.join(sorted(alien))}")
-    archive.check_of(client, cache)
     source = client.cache(cache)
+    if archive is None:
+        archive = noted_for(client, cache, from_id, segments=options.get("segments"))
+        if archive is None:
+            return source.event_batches(from_id, until_id=until_id, **options)
+    archive.check_of(client, cache)
     judge = Judge(client, cache, **{name: options.get(name) for name in _JUDGED})
     start = archive.after if from_id is None else from_id
 

@@ -5,7 +5,7 @@ Spark passes names in lower case, and some of its own beside them.
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from difflib import get_close_matches
 from typing import Any, Final, Literal
@@ -82,7 +82,10 @@ class Start:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceOptions:
-    """What a source is asked for. It is plain values, so it travels to the tasks as it is."""
+    """What a source is asked for. It is plain values, so it travels to the tasks as it is.
+
+    `archive` is None where nothing is said of one, and empty where none is to be read; `is_noted`: it is that of the cache.
+    """
 
     servers: tuple[str, ...]
     cache: str
@@ -103,10 +106,17 @@ class SourceOptions:
     fetch_bytes: int = ANSWER_BYTES_MAX
     rows: Rows = "events"
     as_of: Start | None = None
-    archive: str = ""
+    archive: str | None = None
+    is_noted: bool = False
     value_schema: str = ""
     corrupt: Corrupt = "column"
     client: Mapping[str, Any] = field(default_factory=dict)
+
+    def over(self, noted: str) -> "SourceOptions":
+        """Return the same with the archive that is noted with the cache, where nothing is said of one and it has a part in the read."""
+        if self.archive is not None or not noted or self.filter is not None or self.rows == "ranges":
+            return self
+        return replace(self, archive=noted, is_noted=True)
 
     def reading(self) -> dict[str, Any]:
         """Return what every read of events is asked for."""
@@ -294,6 +304,12 @@ def _rows(text: str, *, option: str) -> Rows:
     return _ROWS[text]
 
 
+def _archive(text: str, *, option: str) -> str:
+    if not text.strip():
+        raise InvalidArgument(why=f"{option} is empty: give a path or an address, or none for what the nodes keep alone")
+    return "" if text.lower() == "none" else text
+
+
 def _mode(text: str, *, option: str) -> WriteMode:
     if text not in _MODES:
         raise InvalidArgument(why=f"{option} is {text!r}: use {', '.join(_MODES)}")
@@ -330,6 +346,7 @@ _READERS: Final[dict[str, Callable[..., Any]]] = {
     "segments": _segments,
     "rows": _rows,
     "corrupt": _corrupt,
+    "archive": _archive,
     "mode": _mode,
     "as_of": _moment,
     "fail_on_data_loss": _flag,

@@ -37,6 +37,7 @@ from eventlog.client.reports import Plan
 from eventlog.errors import EventLogError, EventsTrimmed, InvalidArgument
 from eventlog.integrations.archive.columns import ArchiveColumns, columns_of, read_columns, record_batch, state_batch
 from eventlog.integrations.archive.events import Judge
+from eventlog.integrations.archive.noting import noted_for
 from eventlog.integrations.archive.ranges import Range, ranges_of
 from eventlog.integrations.archive.reading import Archive, open_archive
 from eventlog.integrations.archive.rounds import range_batches
@@ -100,7 +101,8 @@ class EventLogSource(DataSource):
 
     @cached_property
     def _asked(self) -> SourceOptions:
-        return read_options(self.options)
+        asked = read_options(self.options)
+        return asked.over(client_of(asked).describe_cache(asked.cache).archive) if asked.rows == "events" else asked
 
     def schema(self) -> str:
         """Return the columns that are chosen, or all that there are, as the cache's formats and `value_schema` have them."""
@@ -214,11 +216,17 @@ class _Reading:
     def _cache(self) -> blocking.Cache:
         return client_of(self._options).cache(self._options.cache)
 
-    def _archive(self) -> Archive | None:
-        """Return the archive as it is now, if one is named. Raises ArchiveRefused."""
+    def _archive(self, after: int | None = None) -> Archive | None:
+        """Return the archive as it is now for a read behind an id, None: from the beginning on. One that is noted is opened where need be.
+
+        Raises:
+            ArchiveRefused: it is not there, or another cache's.
+        """
         options = self._options
         if not options.archive:
             return None
+        if options.is_noted:
+            return noted_for(client_of(options), options.cache, after, segments=options.segments or None)
         found = open_archive(options.archive)
         found.check_of(client_of(options), options.cache)
         return found
@@ -234,7 +242,7 @@ class _Reading:
 
     def _plan(self, after: int, *, upto: int | None = None, max_events: int = 0, max_bytes: int = 0) -> "Plan":
         segments = self._options.segments or None
-        archive = self._archive()
+        archive = self._archive(after)
         if archive is not None and archive.after <= after < archive.upto:
             return self._plan_over(archive, after, upto=upto, max_events=max_events, max_bytes=max_bytes)
         return self._cache.plan(after, upto=upto, max_events=max_events, max_bytes=max_bytes, segments=segments)
@@ -251,7 +259,7 @@ class _Reading:
         return Plan(after=after, upto=rest.upto, events=events + rest.events, bytes=rest.bytes)
 
     def _partitions(self, plan: "Plan") -> list[RangePartition]:
-        options, archive = self._options, self._archive()
+        options, archive = self._options, self._archive(plan.after)
         if archive is not None and archive.after <= plan.after < archive.upto:
             end = min(plan.upto, archive.upto)
             pieces = [FileRange(after=plan.after, upto=end, file=file) for file in archive.pieces(plan.after, end)]
@@ -277,7 +285,7 @@ class _Reading:
 
     def _read_file(self, wanted: FileRange) -> "Iterator[pa.RecordBatch]":
         """Yield the events of a file: as they lie in it where there is nothing to judge."""
-        options, archive, rows_of = self._options, open_archive(self._options.archive), self._shape.reader()
+        options, archive, rows_of = self._options, open_archive(self._options.archive or ""), self._shape.reader()
         if not options.where and not options.select and not options.segments:
             for rows in archive.read_file(wanted.file, wanted.after, wanted.upto, columns=self._shape.read):
                 yield rows_of(rows.select(list(self._shape.read)))
@@ -465,7 +473,7 @@ class EventsStreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvaila
 
     def _count_lost(self, after: int) -> None:
         """Take note of what retention has taken behind an id, where a query goes on without it."""
-        archive = self._archive()
+        archive = self._archive(after)
         if self._options.fail_on_data_loss or (archive is not None and archive.after <= after < archive.upto):
             return
         with suppress(EventLogError):  # the plan says what is wrong

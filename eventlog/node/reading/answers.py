@@ -551,6 +551,8 @@ class FirstKept:
 
         def say(found: Delivered | EventLogError) -> None:
             error = found if isinstance(found, EventLogError) else EventsTrimmed(first_id=found.first_id, lost=lost)
+            if isinstance(error, EventsTrimmed) and cache.options.archive:
+                error.archive = cache.options.archive
             self._fail(pull, error)
 
         self._probe(cache, cursor.copy(), say, owner=pull.owner)

@@ -24,6 +24,23 @@ CONNECT = (
     ("org.apache.kafka", "connect-transforms", VERSION),
     _SILENT,
 )
+_FLINK_VERSION = "2.2.0"
+FLINK = (
+    *(
+        ("org.apache.flink", name, _FLINK_VERSION)
+        for name in (
+            "flink-clients",
+            "flink-connector-base",
+            "flink-json",
+            "flink-sql-avro-confluent-registry",
+            "flink-table-api-java-bridge",
+            "flink-table-planner-loader",
+            "flink-table-runtime",
+        )
+    ),
+    ("org.apache.flink", "flink-connector-kafka", "5.0.0-2.2"),
+    _SILENT,
+)
 Artifacts = tuple[tuple[str, str, str], ...]
 
 

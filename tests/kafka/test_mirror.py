@@ -17,7 +17,7 @@ from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroDeserializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 
-from benchmarks.peers.kafka import CONNECT, TOP, jars
+from benchmarks.peers.kafka import CONNECT, jars
 from eventlog import blocking
 from eventlog.errors import (
     InvalidArgument,
@@ -30,6 +30,7 @@ from eventlog.errors import (
     OutboundRefused,
     SchemaRefused,
 )
+from tests.kafka import java_mains
 from tests.kafka.mirrors import ORDER, SEGMENTS, WAIT_MS, Record, check, read, wait
 from tests.process.cli_ends import Shell
 from tests.process.nodes import NodeProcess
@@ -118,20 +119,12 @@ def test_other_clients_read_the_same(client: blocking.Client, broker: str, name:
 
 def by_debezium(records: list[Record], place: Path) -> list[tuple[str, Any]]:
     """Return keys and rows as Debezium's own transform unwraps them, None for a removal."""
-    folder = jars(CONNECT, folder=TOP / ".build" / "debezium")
-    classes = ":".join(map(str, sorted(folder.glob("*.jar"))))
-    source = Path(__file__).with_name("java") / "Unwrap.java"
-    subprocess.run(["javac", "-cp", classes, "-d", str(place), str(source)], check=True, capture_output=True, text=True)
 
     def text(data: bytes | None) -> str:
         return "-" if data is None else b64encode(data).decode()
 
     lines = "".join(f"{text(one.key)} {text(one.value)}\n" for one in records)
-    done = subprocess.run(
-        ["java", "-XX:TieredStopAtLevel=1", "-cp", f"{classes}:{place}", "Unwrap"],
-        input=lines, capture_output=True, text=True, check=True, timeout=120,
-    )  # fmt: skip
-    pairs = [line.split(" ", 1) for line in done.stdout.splitlines()]
+    pairs = [line.split(" ", 1) for line in java_mains.run("Unwrap", lines, artifacts=CONNECT, folder="debezium", place=place)]
     return [(b64decode(key).decode(), json.loads(row)) for key, row in pairs]
 
 

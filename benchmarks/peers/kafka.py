@@ -41,6 +41,7 @@ FLINK = (
     ("org.apache.flink", "flink-connector-kafka", "5.0.0-2.2"),
     _SILENT,
 )
+SPARK = (("org.apache.spark", "spark-sql-kafka-0-10_2.13", "4.2.0"), ("org.apache.spark", "spark-token-provider-kafka-0-10_2.13", "4.0.0"))
 Artifacts = tuple[tuple[str, str, str], ...]
 
 

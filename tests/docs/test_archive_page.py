@@ -29,7 +29,7 @@ def test_every_block_runs(tmp_path: Path) -> None:
             done = subprocess.run([*shell, text], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60, check=False)
             assert done.returncode == 0, (block, done.stderr)
             printed.append(done.stdout)
-    assert len(printed) == 10
+    assert len(printed) == 11
     assert "150 events in" in printed[0]
     assert len(printed[2].splitlines()) == 49
     assert printed[3].splitlines()[:2] == ["orders 150", "150"]
@@ -39,7 +39,8 @@ def test_every_block_runs(tmp_path: Path) -> None:
     assert "archive        none noted\n" in printed[5]
     assert "orders-again has the 150 entries" in printed[6]
     assert "none differ" in printed[6]
-    assert "files that no commit names are removed" in printed[7]
-    assert "150 events of orders" in printed[8]
-    assert len(printed[8].splitlines()) == 2 + 49
-    assert "CREATED" in printed[9]
+    assert printed[7].count("'k1") == 49
+    assert "files that no commit names are removed" in printed[8]
+    assert "150 events of orders" in printed[9]
+    assert len(printed[9].splitlines()) == 2 + 49
+    assert "CREATED" in printed[10]

@@ -121,6 +121,41 @@ def test_an_archive_that_is_noted_with_the_cache_is_read_unasked(
         ids(archive="")
 
 
+def test_entries_are_as_they_were_before_what_the_nodes_keep(
+    spark: Any, node: NodeProcess, client: blocking.Client, archived: tuple[Path, list[Any]]
+) -> None:
+    path, events = archived
+    found = archives.open(path)
+    places = [300, 900, next(n for n, event in enumerate(events) if event.id > found.upto) + 50]
+    for place in places:
+        at, was = events[place].id, {event.key: event for event in events[: place + 1]}
+        for options in (
+            {},
+            {"partitions": "5", "columns": "key,version,value"},
+            {"segments": "3,4,7", "columns": "version,key,segment,value"},
+        ):
+            frame = spark.read.format("eventlog").options(
+                servers=node.address, cache="archived", rows="state", asOf=f"id:{at}", archive=str(path), **options
+            )
+            rows = frame.load().collect()
+            expected = {event for event in was.values() if "segments" not in options or event.segment in {3, 4, 7}}
+            assert {(row.key, row.version, row.value) for row in rows} == {(e.key, e.id, e.value_bytes.decode()) for e in expected}
+            assert len(rows) == len(expected)
+    client.alter_cache("archived", archive=path)
+    where = {"where": "value.key < ?", "parameters": "[40]", "value_schema": "key INT, n INT", "columns": "key,v"}
+    for place in (*places, len(events) - 1):  # the last ones the nodes still have
+        frame = spark.read.format("eventlog").options(
+            servers=node.address, cache="archived", rows="state", asOf=f"id:{events[place].id}", **where
+        )
+        was = {event.key: event.value for event in events[: place + 1]}
+        assert {(row.key, row.v.n) for row in frame.load().collect()} == {(k, v["n"]) for k, v in was.items() if v["key"] < 40}
+    client.alter_cache("archived", archive="")
+    with pytest.raises(Exception, match="retention removed"):
+        spark.read.format("eventlog").options(
+            servers=node.address, cache="archived", rows="state", asOf=f"id:{events[300].id}"
+        ).load().collect()
+
+
 def test_a_stream_begins_before_what_the_nodes_keep_and_passes_the_seam(
     spark: Any, node: NodeProcess, archived: tuple[Path, list[Any]], tmp_path: Path
 ) -> None:
@@ -147,7 +182,7 @@ def test_an_archive_of_another_cache_and_what_archives_lack_are_refused(
     path, _ = archived
     for options, why in (
         ({"cache": "archived", "filter": "x"}, "use where"),
-        ({"cache": "archived", "rows": "state"}, "archive is for events"),
+        ({"cache": "archived", "rows": "state"}, "archive is for events, and for entries as they were"),
         ({"cache": "archived", "archive": f"{path}/nothing"}, "there is none"),
     ):
         with pytest.raises(Exception, match=why):

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from eventlog.integrations.archive.auditing import Audit as Audit
     from eventlog.integrations.archive.auditing import audit as audit
     from eventlog.integrations.archive.events import event_batches as event_batches
+    from eventlog.integrations.archive.folding import state as state
     from eventlog.integrations.archive.merging import Merged as Merged
     from eventlog.integrations.archive.merging import compact as compact
     from eventlog.integrations.archive.noting import noted as noted
@@ -34,8 +35,23 @@ _PLACES: Final = {
     "noted": "noting",
     "open": "reading",
     "rebuild": "rebuilding",
+    "state": "folding",
 }
-__all__ = ["Archive", "Audit", "Merged", "Rebuilt", "Written", "archive", "audit", "compact", "event_batches", "noted", "open", "rebuild"]
+__all__ = [
+    "Archive",
+    "Audit",
+    "Merged",
+    "Rebuilt",
+    "Written",
+    "archive",
+    "audit",
+    "compact",
+    "event_batches",
+    "noted",
+    "open",
+    "rebuild",
+    "state",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -25,7 +25,9 @@ from eventlog.client.reading.pieces import NO_EVENTS, arrange, take_apart
 from eventlog.client.reading.wanted import position_after
 from eventlog.errors import InvalidArgument
 from eventlog.events import KIND_NAMES, EventSource, encode_headers
+from eventlog.hashing import hash_key, route_bytes, segment_of
 from eventlog.integrations.archive.noting import noted_for
+from eventlog.integrations.archive.ranges import RowBounds
 from eventlog.integrations.archive.reading import Archive
 from eventlog.wire.eventlog_pb2 import Part, PollAnswer
 
@@ -79,8 +81,9 @@ def event_batches(
         at = start
         if archive.after <= start < archive.upto:
             end = archive.upto if until_id is None else min(until_id, archive.upto)
-            for rows in archive.history(start, end):
-                yield judge.batch(rows, segments=options.get("segments"))
+            for rows in archive.history(start, end, bounds=judge.bounds(start, end, segments=options.get("segments"))):
+                yield judge.batch(rows)
+            yield judge.nothing(end)  # of what was not read nothing matches, either
             at = end
         if until_id is None or until_id > at:
             yield from source.event_batches(at, until_id=until_id, **options)
@@ -96,6 +99,7 @@ class Judge:
     ) -> None:
         info = client.cache(cache).info()
         chosen = filter_of(where=where, parameters=parameters, select=select)
+        self._key_segments = partial(_segments_of, count=client.segments_count, by_prefix=info.route_by_prefix) if info.state else None
         self._compiled = None if chosen is None else compiled_here(chosen, info)
         form = CacheFormat(info)
         if chosen is not None and chosen.select:
@@ -110,20 +114,42 @@ class Judge:
             values=form.avro,
         )
 
-    def batch(self, rows: pa.RecordBatch, *, segments: Collection[int] | None = None) -> EventBatch:
-        """Return the events of some rows, at least one; `segments` are all where it is None."""
+    def bounds(self, after: int, upto: int, *, segments: Collection[int] | None) -> RowBounds:
+        """Return within which bounds of `(after, upto]` and `segments`, None for all, everything is that can match."""
+        within = None if self._compiled is None else self._compiled.bounds
+        chosen = None if segments is None else frozenset(segments)
+        if within is None:
+            return RowBounds(after=after, upto=upto, segments=chosen)
+        of_keys = None if within.keys is None or self._key_segments is None else self._key_segments(within.keys)
+        for some in (within.segments, of_keys, frozenset[int]() if within.is_empty else None):
+            chosen = some if chosen is None else chosen if some is None else chosen & some
+        return RowBounds(
+            after=max(after, within.id_low - 1),
+            upto=min(upto, within.id_high),
+            segments=chosen,
+            keys=(min(within.keys), max(within.keys)) if within.keys else None,
+        )
+
+    def nothing(self, last_id: int) -> EventBatch:
+        """Return the batch that says that everything up to an id has been delivered."""
+        return EventBatch(NO_EVENTS, self._source, last_id=last_id)
+
+    def batch(self, rows: pa.RecordBatch) -> EventBatch:
+        """Return the events of some rows, at least one."""
         last = pc.max(rows.column("id")).as_py()
-        if segments is not None:
-            rows = rows.filter(pc.is_in(rows.column("segment"), pa.array(sorted(set(segments)), pa.int32())))
         joined = _joined(sorted_rows(rows))
         if self._compiled is not None:
             joined = _matching(joined, self._compiled)
         if not joined.events:
-            return EventBatch(NO_EVENTS, self._source, last_id=last)
+            return self.nothing(last)
         body = memoryview(joined.runs.tobytes() + joined.block)
         answer = PollAnswer(parts=[Part(form=Part.JOINED, runs=len(joined.runs), length=len(body))])
         (piece,) = arrange(take_apart(answer, body, cache_id=self._source.cache_id))
         return EventBatch(piece, self._source, last_id=last)
+
+
+def _segments_of(keys: Collection[bytes], *, count: int, by_prefix: bool) -> frozenset[int]:
+    return frozenset(segment_of(hash_key(route_bytes(key, by_prefix=by_prefix)), count) for key in keys)
 
 
 def sorted_rows(rows: pa.RecordBatch) -> pa.RecordBatch:

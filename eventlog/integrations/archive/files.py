@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 
 from eventlog.errors import ArchiveDamaged
 from eventlog.integrations.archive.place import ArchivePlace
+from eventlog.integrations.archive.ranges import RowBounds
 
 DAY: Final = "day"
 ROW_GROUP_ROWS: Final = 262_144
@@ -67,8 +68,8 @@ def _moment(us: int) -> str:
     return str(np.datetime64(us // _MS_US, "ms")) + "Z"
 
 
-def read_part(place: ArchivePlace, path: str, *, rows: int, schema: pa.Schema) -> pa.Table:
-    """Return what a file has, in the columns of a schema.
+def read_part(place: ArchivePlace, path: str, *, rows: int, schema: pa.Schema, bounds: RowBounds | None = None) -> pa.Table:
+    """Return what a file has, in the columns of a schema; with `bounds`, those row groups that may have rows within them.
 
     Raises:
         ArchiveDamaged: it is not there, or not as it was written.
@@ -76,10 +77,30 @@ def read_part(place: ArchivePlace, path: str, *, rows: int, schema: pa.Schema) -
     """
     try:
         with pq.ParquetFile(place.open(path), page_checksum_verification=True) as opened:
-            found = opened.read(columns=schema.names).select(schema.names)
+            there, groups = opened.metadata.num_rows, _groups_within(opened.metadata, bounds)
+            read = opened.read(columns=schema.names) if bounds is None else opened.read_row_groups(groups, columns=schema.names)
+            found = read.select(schema.names)
+            due = sum(opened.metadata.row_group(group).num_rows for group in groups)
     except (OSError, ValueError, KeyError) as error:  # pyarrow's own errors are ValueErrors
         place.check()
         raise ArchiveDamaged(file=path, why=f"{type(error).__name__}: {error}") from error
-    if len(found) != rows or found.schema.types != schema.types:
-        raise ArchiveDamaged(file=path, why=f"{len(found)} rows of {found.schema.types}, not {rows} of {schema.types}")
+    if there != rows or len(found) != due or found.schema.types != schema.types:
+        why = f"{len(found)} rows of {found.schema.types}, not {due} of {schema.types}; in all it has {there}, and had {rows}"
+        raise ArchiveDamaged(file=path, why=why)
     return found
+
+
+def _groups_within(metadata: Any, bounds: RowBounds | None) -> list[int]:
+    """Return the row groups that may have rows within bounds, by what the file says of each."""
+    every = range(metadata.num_row_groups)
+    if bounds is None:
+        return list(every)
+    places = {metadata.schema.column(index).path: index for index in range(metadata.num_columns)}
+
+    def ends(group: int, name: str) -> Any:
+        found = metadata.row_group(group).column(places[name]).statistics if name in places else None
+        if found is None or not found.has_min_max:
+            return None
+        return tuple(end.encode() if isinstance(end, str) else end for end in (found.min, found.max))
+
+    return [group for group in every if bounds.may_meet(ids=ends(group, "id"), segments=ends(group, "segment"), keys=ends(group, "key"))]

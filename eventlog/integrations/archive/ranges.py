@@ -21,6 +21,31 @@ class Range:
     segments: tuple[int, ...]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowBounds:
+    """Rows of an archive: ids in `(after, upto]` of `segments`, None for all.
+
+    Of these nobody wants a key below the first of `keys` or above the second, as bytes; that prunes what is read, and is judged elsewhere.
+    """
+
+    after: int
+    upto: int
+    segments: frozenset[int] | None = None
+    keys: tuple[bytes, bytes] | None = None
+
+    def may_meet(
+        self, *, ids: tuple[int, int] | None = None, segments: tuple[int, int] | None = None, keys: tuple[bytes, bytes] | None = None
+    ) -> bool:
+        """Return whether rows within some lowest and highest values, None where nobody knows them, can be among these."""
+        if ids is not None and (ids[1] <= self.after or ids[0] > self.upto):
+            return False
+        if keys is not None and self.keys is not None and (keys[1] < self.keys[0] or keys[0] > self.keys[1]):
+            return False
+        if self.segments is None or segments is None:
+            return self.segments is None or bool(self.segments)
+        return any(segments[0] <= segment <= segments[1] for segment in self.segments)
+
+
 def ranges_of(after: int, upto: int, *, segments: Sequence[int], events: int, nbytes: int, asked: int = 0) -> list[Range]:
     """Return ranges that cover the segments once: `asked` of them, or as many as are worth a task each; none where there are no events.
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 from eventlog import blocking
 from eventlog.client.reading.batches import EventBatch
 from eventlog.errors import CorruptData, ListenerNotFound
-from eventlog.integrations.archive.columns import columns_of, record_batch
+from eventlog.integrations.archive.columns import columns_of, read_columns, record_batch
 from eventlog.integrations.archive.digest import bounds_of, digest_of
 from eventlog.integrations.archive.files import NewFile, write_parts
 from eventlog.integrations.archive.place import ArchivePlace, place_of
@@ -82,11 +82,12 @@ def write_range(cache: blocking.Cache, wanted: Range, place: ArchivePlace) -> Ma
     )
 
 
-def read_range(cache: blocking.Cache, wanted: Range) -> pa.Table:
-    """Return a range's events by segment and id, in the columns of an archive. Raises EventsTrimmed."""
+def read_range(cache: blocking.Cache, wanted: Range, *, names: Sequence[str] | None = None) -> pa.Table:
+    """Return a range's events by segment and id, in the columns of an archive, or in some with the segment. Raises EventsTrimmed."""
     columns = columns_of(cache)
-    names, schema = tuple(columns.types), columns.schema()
-    found = range_batches(cache, wanted, max_bytes=ANSWER_BYTES_MAX, on_trimmed="error")
+    names = tuple(columns.types) if names is None else names
+    schema = pa.schema([columns.schema().field(name) for name in names])
+    found = range_batches(cache, wanted, max_bytes=ANSWER_BYTES_MAX, on_trimmed="error", columns=read_columns(names))
     batches = [record_batch(batch, names, cache=cache.name, is_avro=columns.is_avro) for batch in found]
     return _sorted(pa.Table.from_batches(batches, schema=schema))
 

@@ -29,6 +29,7 @@ _CONFIGURATION: Final[Mapping[str, str | None]] = {
 }
 _FORM: Final = 1
 _FILE_COLUMNS: Final = ("path", "size_bytes", "num_records", "min.id", "max.id")
+_SEGMENT_COLUMNS: Final = ("min.segment", "max.segment")
 _LOG: Final = "_delta_log"
 _COMMITS_LOOKED_AT: Final = (20, 2_000)
 _PREFIX: Final = "eventlog."
@@ -50,13 +51,14 @@ def identity_of(client: blocking.Client, cache: str) -> TableIdentity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class File:
-    """A file of the table: its ids are in `[low, high]`."""
+    """A file of the table: its ids are in `[low, high]`, and so are its segments in `segments`, where they are known."""
 
     path: str
     nbytes: int
     rows: int
     low: int
     high: int
+    segments: tuple[int, int] | None = None
 
     @property
     def day(self) -> str:
@@ -235,8 +237,10 @@ class ArchiveTable:
         if not len(found):
             return []
         columns = [found.column(name).to_pylist() for name in _FILE_COLUMNS]
+        known = [found.column(name).to_pylist() if name in found.schema.names else [None] * len(found) for name in _SEGMENT_COLUMNS]
         files = [
-            File(path=path, nbytes=nbytes, rows=rows, low=low, high=high) for path, nbytes, rows, low, high in zip(*columns, strict=True)
+            File(path=path, nbytes=nbytes, rows=rows, low=low, high=high, segments=None if first is None else (first, last))
+            for path, nbytes, rows, low, high, first, last in zip(*columns, *known, strict=True)
         ]
         return sorted(files, key=lambda file: (file.low, file.path))
 

@@ -114,7 +114,8 @@ class SourceOptions:
 
     def over(self, noted: str) -> "SourceOptions":
         """Return the same with the archive that is noted with the cache, where nothing is said of one and it has a part in the read."""
-        if self.archive is not None or not noted or self.filter is not None or self.rows == "ranges":
+        is_of_nodes = self.filter is not None or self.rows == "ranges" or (self.rows == "state" and self.as_of is None)
+        if self.archive is not None or not noted or is_of_nodes:
             return self
         return replace(self, archive=noted, is_noted=True)
 
@@ -212,8 +213,8 @@ def _check_rows(found: Mapping[str, Any]) -> None:
         for name in ("starting_position", "ending_position"):
             if name in found:
                 raise InvalidArgument(why=f"{_shown(name.replace('_', ''))} is for events; entries are as of now, or asOf an id or a time")
-        if found.get("archive"):
-            raise InvalidArgument(why="archive is for events: entries are the nodes'")
+        if found.get("archive") and "as_of" not in found:
+            raise InvalidArgument(why="archive is for events, and for entries as they were: give asOf, too; entries of now are the nodes'")
     elif "as_of" in found:
         raise InvalidArgument(why="asOf is for rows=state: events are between startingPosition and endingPosition")
     if found.get("rows") == "ranges":

@@ -37,8 +37,10 @@ from eventlog.client.reports import Plan
 from eventlog.errors import EventLogError, EventsTrimmed, InvalidArgument
 from eventlog.integrations.archive.columns import ArchiveColumns, columns_of, read_columns, record_batch, state_batch
 from eventlog.integrations.archive.events import Judge
+from eventlog.integrations.archive.folding import check_final
+from eventlog.integrations.archive.folding import state as entries_at
 from eventlog.integrations.archive.noting import noted_for
-from eventlog.integrations.archive.ranges import Range, ranges_of
+from eventlog.integrations.archive.ranges import Range, RowBounds, ranges_of
 from eventlog.integrations.archive.reading import Archive, open_archive
 from eventlog.integrations.archive.rounds import range_batches
 from eventlog.integrations.archive.table import File
@@ -102,7 +104,7 @@ class EventLogSource(DataSource):
     @cached_property
     def _asked(self) -> SourceOptions:
         asked = read_options(self.options)
-        return asked.over(client_of(asked).describe_cache(asked.cache).archive) if asked.rows == "events" else asked
+        return asked.over(client_of(asked).describe_cache(asked.cache).archive)
 
     def schema(self) -> str:
         """Return the columns that are chosen, or all that there are, as the cache's formats and `value_schema` have them."""
@@ -190,17 +192,24 @@ def _shape(options: SourceOptions, schema: "StructType") -> SparkShape:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileRange:
-    """Events in `(after, upto]` of one file of an archive."""
+    """Events within bounds, of one file of an archive."""
 
-    after: int
-    upto: int
+    bounds: RowBounds
     file: File
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoldRange:
+    """Entries of some segments as of an id, from an archive and what follows it."""
+
+    as_of: int
+    segments: tuple[int, ...]
 
 
 class RangePartition(InputPartition):
     """What one task reads."""
 
-    def __init__(self, value: "Range | FileRange | list[dict[str, Any]]") -> None:
+    def __init__(self, value: "Range | FileRange | FoldRange | list[dict[str, Any]]") -> None:
         super().__init__(value)
 
 
@@ -262,7 +271,8 @@ class _Reading:
         options, archive = self._options, self._archive(plan.after)
         if archive is not None and archive.after <= plan.after < archive.upto:
             end = min(plan.upto, archive.upto)
-            pieces = [FileRange(after=plan.after, upto=end, file=file) for file in archive.pieces(plan.after, end)]
+            bounds = self._judge().bounds(plan.after, end, segments=options.segments or None)
+            pieces = [FileRange(bounds=bounds, file=file) for file in archive.pieces(bounds)]
             rest = self._cache.plan(end, upto=plan.upto, segments=options.segments or None) if plan.upto > end else None
             return [RangePartition(one) for one in pieces] + ([] if rest is None else self._partitions(rest))
         segments = options.segments or tuple(range(client_of(options).segments_count))
@@ -283,19 +293,22 @@ class _Reading:
         for batch in range_batches(self._cache, wanted, **asked, **options.reading()):
             yield rows_of(record_batch(batch, self._shape.read, cache=options.cache, is_avro=is_avro))
 
+    def _judge(self) -> Judge:
+        options = self._options
+        return Judge(
+            client_of(options), options.cache, where=options.where, parameters=options.parameters, select=list(options.select) or None
+        )
+
     def _read_file(self, wanted: FileRange) -> "Iterator[pa.RecordBatch]":
         """Yield the events of a file: as they lie in it where there is nothing to judge."""
         options, archive, rows_of = self._options, open_archive(self._options.archive or ""), self._shape.reader()
-        if not options.where and not options.select and not options.segments:
-            for rows in archive.read_file(wanted.file, wanted.after, wanted.upto, columns=self._shape.read):
-                yield rows_of(rows.select(list(self._shape.read)))
+        if not options.where and not options.select:
+            for rows in archive.read_file(wanted.file, wanted.bounds, columns=self._shape.read):
+                yield rows_of(rows)
             return
-        judge = Judge(
-            client_of(options), options.cache, where=options.where, parameters=options.parameters, select=list(options.select) or None
-        )
-        is_avro = _columns_of(options).is_avro
-        for rows in archive.read_file(wanted.file, wanted.after, wanted.upto):
-            batch = judge.batch(rows, segments=options.segments or None)
+        judge, is_avro = self._judge(), _columns_of(options).is_avro
+        for rows in archive.read_file(wanted.file, wanted.bounds):
+            batch = judge.batch(rows)
             if len(batch):
                 yield rows_of(record_batch(batch, self._shape.read, cache=options.cache, is_avro=is_avro))
 
@@ -366,6 +379,12 @@ class StateReader(_Reading, DataSourceReader):
             return []
         segments = options.segments or tuple(range(client_of(options).segments_count))
         as_of = 0 if options.as_of is None else options.as_of.id
+        archive = self._archive() if as_of else None
+        if archive is not None and (as_of >= archive.after or not options.is_noted):  # never by what the nodes still keep
+            check_final(client_of(options), options.cache, as_of)
+            rows = sum(file.rows for file in archive.pieces(RowBounds(after=archive.after, upto=as_of)))
+            folds = ranges_of(-1, as_of, segments=segments, events=max(rows, 1), nbytes=0, asked=options.partitions)
+            return [RangePartition(FoldRange(as_of=as_of, segments=one.segments)) for one in folds]
         ranges = ranges_of(-1, as_of, segments=segments, events=max(cache.size(), 1), nbytes=0, asked=options.partitions)
         return [RangePartition(one) for one in ranges]
 
@@ -373,6 +392,9 @@ class StateReader(_Reading, DataSourceReader):
         """Yield the entries of some segments."""
         options, wanted = self._options, partition.value
         if wanted is None:  # as of events
+            return
+        if isinstance(wanted, FoldRange):
+            yield from self._fold(wanted)
             return
         found = self._cache.entries(
             segments=wanted.segments,
@@ -387,6 +409,21 @@ class StateReader(_Reading, DataSourceReader):
             for batch in rows.batches():
                 if len(batch):
                     yield rows_of(state_batch(batch, self._shape.read, cache=options.cache, is_avro=is_avro))
+
+    def _fold(self, wanted: FoldRange) -> "Iterator[pa.RecordBatch]":
+        options, rows_of = self._options, self._shape.reader()
+        found = entries_at(
+            open_archive(options.archive or ""),
+            client_of(options),
+            options.cache,
+            wanted.as_of,
+            columns=self._shape.read,
+            segments=wanted.segments,
+            where=options.where,
+            parameters=options.parameters,
+            select=list(options.select) or None,
+        )
+        yield from map(rows_of, found)
 
 
 class _Filtering(_Reading):

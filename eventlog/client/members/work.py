@@ -157,6 +157,11 @@ class WorkConsumer(JoinedMember):
 
     # ------------------------------------------------------------ tasks
 
+    @property
+    def in_hand(self) -> frozenset[int]:
+        """Ids of events that are this member's now: those that wait to be taken from it, and those taken that are not settled."""
+        return frozenset(self._holding)
+
     def __aiter__(self) -> AsyncIterator[Task]:
         return self.tasks()
 

@@ -1,6 +1,7 @@
 """Clients and bare connections of a cluster on one loop, and what several tests ask through them."""
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -52,6 +53,34 @@ def client_of(cluster: Cluster, *indexes: int) -> eventlog.Client:
     """A client that knows the nodes of these indexes, else all that are up."""
     chosen = [cluster.nodes[index] for index in indexes] or [running for running in cluster.nodes if running.is_up]
     return eventlog.connect(*map(address, chosen))
+
+
+@asynccontextmanager
+async def stopped(live: Callable[[Callable[[], None]], Coroutine[Any, Any, None]]) -> AsyncIterator[Callable[[], Awaitable[None]]]:
+    """Have `live` run on a loop of its own until it calls its argument, which stops that loop as SIGSTOP does a process.
+
+    What is given lets it go on, and waits for its end; so does leaving.
+    """
+    loop, is_stopped, goes_on = asyncio.get_running_loop(), asyncio.Event(), threading.Event()
+
+    def stand_still() -> None:
+        loop.call_soon_threadsafe(is_stopped.set)
+        assert goes_on.wait(100)
+
+    running = asyncio.create_task(asyncio.to_thread(asyncio.run, live(stand_still)))
+
+    async def go_on() -> None:
+        goes_on.set()
+        await running
+
+    try:
+        stopping = asyncio.create_task(is_stopped.wait())
+        await asyncio.wait((running, stopping), return_when=asyncio.FIRST_COMPLETED)
+        stopping.cancel()
+        if is_stopped.is_set():
+            yield go_on
+    finally:
+        await go_on()
 
 
 async def fill(cluster: Cluster, count: int, *, prefix: bytes = b"k", value: bytes = b"1") -> None:

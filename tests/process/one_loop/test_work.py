@@ -10,7 +10,10 @@ from eventlog.groups.sharing import AGAIN, DONE, VERDICTS, Wanted
 from eventlog.ids import ID_MAX
 from eventlog.limits import FRAME_BYTES_MAX, TASK_DELAY_MS_MAX
 from eventlog.node.handlers import groups as handlers
-from tests.process.one_loop.clients import client_of, cluster_of, run, until
+from eventlog.transport.connect import connect
+from eventlog.wire import eventlog_pb2 as pb
+from eventlog.wire.eventlog_pb2 import Message
+from tests.process.one_loop.clients import client_of, cluster_of, run, stopped, until
 from tests.process.one_loop.test_coordinator import running_of
 
 EVENTS = 60
@@ -92,19 +95,23 @@ def test_what_fails_is_tried_again_and_ends_among_the_dead_letters(tmp_path):
 
 def test_what_a_lost_member_had_goes_to_another_and_its_late_word_does_not_count(tmp_path):
     async def act():
-        async with cluster_of(tmp_path) as cluster, client_of(cluster) as one, client_of(cluster) as two:
-            cache = await one.create_cache("jobs")
-            await cache.put("k", 1)
-            async with cache.consumer("workers", mode="work", session_timeout_ms=1_000) as stopped:
-                (task,) = await tasks_of(stopped, 1)
-                stopped._member._expiry.cancel()
-                stopped._tasks[0].cancel()
-                async with two.cache("jobs").consumer("workers", mode="work") as other:
-                    (again,) = await tasks_of(other, 1)
-                    assert (again.id, again.deliveries) == (task.id, 2)
+        async with cluster_of(tmp_path) as cluster, client_of(cluster) as client:
+            cache = await client.create_cache("jobs")
+            stored = await cache.put("k", 1)
+
+            async def live(stand_still):
+                options = {"mode": "work", "session_timeout_ms": 1_000}
+                async with client_of(cluster) as own, own.cache("jobs").consumer("workers", **options) as consumer:
+                    (task,) = await tasks_of(consumer, 1)
+                    stand_still()
                     with pytest.raises(StaleMember):
                         await task.ack()
-                    await again.ack()
+
+            async with stopped(live) as go_on, cache.consumer("workers", mode="work") as other:
+                (again,) = await tasks_of(other, 1)
+                assert (again.id, again.deliveries) == (stored.id, 2)
+                await go_on()
+                await again.ack()
 
     run(act())
 
@@ -207,9 +214,9 @@ def test_a_task_that_was_refused_and_given_up_comes_again_to_the_same_member(tmp
                 (task,) = await tasks_of(consumer, 1)
                 (again,) = await tasks_of(consumer, 1)  # it hung, and nobody else is there
                 assert again.maybe_repeated
-                assert consumer._holding == {task.id}
+                assert consumer.in_hand == {task.id}
                 await again.ack()
-                assert not consumer._holding
+                assert not consumer.in_hand
                 await task.ack()  # the same event: it is done
 
     run(act())
@@ -226,7 +233,7 @@ def test_what_a_member_was_refused_is_not_said_to_be_in_its_hands(tmp_path):
                 (again,) = await tasks_of(second, 1)
                 with pytest.raises(StaleMember):
                     await task.ack()
-                assert not first._holding, "else it would be kept for it for ever when it is handed to it again and that answer is lost"
+                assert not first.in_hand, "else it would be kept for it for ever when it is handed to it again and that answer is lost"
                 await again.ack()
 
     run(act())
@@ -247,12 +254,15 @@ def test_numbers_that_could_not_be_kept_are_refused(tmp_path):
                     (at, task.id, len(VERDICTS), -1, ""),
                 ):
                     with pytest.raises(InvalidArgument):
-                        await consumer._send([row], timeout_ms=5_000)
+                        await consumer.settle(row)
                 await task.ack()
-            other = await cache.new_worker("others")
-            other._member._words.start_id = ID_MAX + 1
+            who = {"group": "others", "member": "m", "cache_id": cluster.up[0].caches.named("jobs").cache_id}
+            beat = pb.GroupBeat(mode="work", session_timeout_ms=60_000, start_id=ID_MAX + 1, **who)
+            connection = await connect("127.0.0.1", cluster.nodes[0].port)
             with pytest.raises(InvalidArgument, match="start_id"):
-                await other.open()
+                await connection.request(Message(group_beat=beat), timeout_ms=20_000)
+            connection.close()
+            await connection.wait_closed()
 
     run(act())
 
@@ -343,13 +353,13 @@ def test_tasks_whose_answer_fits_no_frame_are_given_back(tmp_path, monkeypatch):
 
 
 async def give_up_waiting(cluster, consumer):
-    """Wait for a task, and stop that when the request is under way; return the request, which goes on."""
+    """Wait for a task, and stop that when the request is under way; return the group, where the request goes on."""
     waiting = asyncio.ensure_future(anext(consumer.tasks()))
     (running,) = running_of(cluster, "workers")
     await until(lambda: consumer.member_id in running.work.sharing.latest)
     waiting.cancel()
     await asyncio.gather(waiting, return_exceptions=True)
-    return consumer._taking
+    return running
 
 
 def test_what_comes_when_nobody_waits_any_more_goes_to_who_does_as_if_it_had_not_been_handed_out(tmp_path):
@@ -363,8 +373,7 @@ def test_what_comes_when_nobody_waits_any_more_goes_to_who_does_as_if_it_had_not
                 (task,) = await tasks_of(other, 1)
                 assert (task.deliveries, task.maybe_repeated) == (1, False)
                 await task.ack()
-                assert not gone._ready
-                assert not gone._holding
+                assert not gone.in_hand
 
     run(act())
 
@@ -374,40 +383,13 @@ def test_what_comes_while_somebody_else_waits_is_for_them(tmp_path):
         async with cluster_of(tmp_path) as cluster, client_of(cluster) as client:
             cache = await client.create_cache("jobs")
             async with cache.consumer("workers", mode="work") as consumer:
-                taking = await give_up_waiting(cluster, consumer)
+                running = await give_up_waiting(cluster, consumer)
+                asked = running.work.sharing.latest[consumer.member_id]
                 waiting = asyncio.ensure_future(tasks_of(consumer, 1))
                 await asyncio.sleep(0)
                 await cache.put("k", 1)
                 (task,) = await waiting
-                assert taking is consumer._taking
-                await task.ack()
-
-    run(act())
-
-
-def test_what_comes_while_a_consumer_leaves_goes_to_others_as_if_it_had_not_been_handed_out(tmp_path, monkeypatch):
-    async def act():
-        async with cluster_of(tmp_path) as cluster, client_of(cluster) as client:
-            cache = await client.create_cache("jobs")
-            async with cache.consumer("workers", mode="work", max_deliveries=1) as consumer:
-                handed, answered = asyncio.Event(), asyncio.Event()
-                ask = consumer._member.ask
-
-                async def late(message, *buffers, **options):
-                    reply = await ask(message, *buffers, **options)
-                    if message.take_tasks.wait_ms:
-                        handed.set()
-                        await answered.wait()
-                    return reply
-
-                monkeypatch.setattr(consumer._member, "ask", late)
-                waiting = asyncio.ensure_future(anext(consumer.tasks()))
-                await cache.put("k", 1)
-                await handed.wait()
-            await asyncio.gather(waiting, return_exceptions=True)
-            async with cache.consumer("workers", mode="work") as consumer:
-                (task,) = await tasks_of(consumer, 1)
-                assert task.deliveries == 1
+                assert running.work.sharing.latest[consumer.member_id] == asked, "the request under way has it"
                 await task.ack()
 
     run(act())
@@ -434,14 +416,19 @@ def test_who_stood_still_past_its_session_hands_out_none_of_what_it_had_fetched(
         async with cluster_of(tmp_path) as cluster, client_of(cluster) as client:
             cache = await client.create_cache("jobs")
             await cache.put_many([(f"k{n}", n) for n in range(8)])
-            async with cache.consumer("workers", mode="work", prefetch=8) as consumer:
-                tasks = consumer.tasks()
-                await anext(tasks)
-                await until(lambda: len(consumer._ready) == 7)
-                consumer._member._expires_at = 0.0
-                async with asyncio.timeout(30):
-                    await anext(tasks)
-                assert consumer._lives == 1, "it has joined anew, and asked anew"
+
+            async def live(stand_still):
+                options = {"mode": "work", "prefetch": 8, "session_timeout_ms": 1_000}
+                async with client_of(cluster) as own, own.cache("jobs").consumer("workers", **options) as consumer:
+                    tasks = consumer.tasks()
+                    assert (await anext(tasks)).deliveries == 1
+                    await until(lambda: len(consumer.in_hand) == 8)
+                    stand_still()
+                    assert (await anext(tasks)).deliveries == 2, "it has joined anew, and asked anew"
+
+            async with stopped(live) as go_on:
+                await until(lambda: not any(running.state.members for running in running_of(cluster, "workers")))
+                await go_on()
 
     run(act())
 

@@ -30,6 +30,9 @@ class SteppedStore(MemoryStore):
     def flush_state(self) -> None:
         self._through("flush_state", super().flush_state)
 
+    def drop(self, *ranges: Sequence[Range], meta: Sequence[Pair] = (), ends: StoreEnds | None = None) -> None:
+        self._through("drop", partial(super().drop, meta=meta, ends=ends), *ranges)
+
     def snapshot(self) -> Snapshot:
         found: Snapshot = self._through("snapshot", super().snapshot)
         return found

@@ -246,12 +246,8 @@ class Copies:
         ]
 
     async def _read(self, command: asked.ReadSnapshot) -> None:
-        opened = self._open.get(command.transfer)
-        if opened is None:
-            return
         try:
-            piece = await self._node.mending.read(partial(opened.copy.read, bytes_max=command.bytes_max))
-            kind, content = piece if piece is not None else (COUNTERS, await self._counted(command.segment, opened))
+            piece = await self.next_piece(command)
         except EventLogError as error:
             if command.transfer not in self._open:
                 return
@@ -259,10 +255,21 @@ class Copies:
             await asyncio.sleep(self._node.mending.again_ms / 1000)
             self._run(self._read(command))
             return
+        if piece is None:
+            return
+        kind, content = piece
         await self._replicas.throttle.take(command.segment, len(content), to=command.to.node)
         core = self._replicas.core
-        commands = core.snapshot_read(command, count=1, nbytes=len(content), is_last=piece is None, now_ms=self._replicas.now_ms)
+        commands = core.snapshot_read(command, count=1, nbytes=len(content), is_last=kind == COUNTERS, now_ms=self._replicas.now_ms)
         self._replicas.carry_out(commands, Carried(caches=[kind], data=[content]))
+
+    async def next_piece(self, command: asked.ReadSnapshot) -> tuple[int, bytes] | None:
+        """Return the next piece of a copy that is read here, (kind, content), the counters last; None when it is closed. Raises as `read`."""
+        opened = self._open.get(command.transfer)
+        if opened is None:
+            return None
+        piece = await self._node.mending.read(partial(opened.copy.read, bytes_max=command.bytes_max))
+        return piece if piece is not None else (COUNTERS, await self._counted(command.segment, opened))
 
     async def _counted(self, segment: int, opened: _Open) -> bytes:
         """Return the last piece: what was trimmed meanwhile is missing in the log that was sent."""

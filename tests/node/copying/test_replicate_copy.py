@@ -3,13 +3,15 @@
 import asyncio
 import copy
 import threading
+from dataclasses import replace
 
 import msgspec
 import pytest
 
 from eventlog.batch.entries import decode_entry, encode_entry
 from eventlog.errors import ClientClosed, CorruptData
-from eventlog.node.copying.replicate_copy import COUNTERS, STATE, CacheCounters, Counters, _Moment, _Open, pack, unseal
+from eventlog.node.copying.replicate import Receipt
+from eventlog.node.copying.replicate_copy import COUNTERS, LOG, STATE, CacheCounters, Counters, pack, seal, unseal
 from eventlog.node.state.checkpoint import load_marks
 from eventlog.replication import EpochStart, Replica
 from eventlog.replication.commands import BeginInstall, CloseSnapshot, EndInstall, InstallPart, OpenSnapshot, ReadSnapshot
@@ -17,46 +19,87 @@ from eventlog.segment.keys import entry_key, producer_key
 from eventlog.segment.memory import MemoryStore
 from eventlog.segment.recovery import recover
 from eventlog.state.producers import ProducerTable
+from eventlog.wire.eventlog_pb2 import Message
 from tests.node.nodes import cache_of, submit, with_node
+from tests.node.polling import FakeExchange
 from tests.stores import open_stepped
 
 READ = ReadSnapshot(to=Replica(2, "first"), segment=0, transfer=7, part=0, bytes_max=1)
 
 
-async def until_idle(node):
-    while any(task.get_name() == "copy" for task in node._tasks):  # noqa: ASYNC110 -- nothing tells that the last step is done
+async def until_idle():
+    while any(task.get_name() == "copy" for task in asyncio.all_tasks()):  # noqa: ASYNC110 -- nothing tells that the last step is done
         await asyncio.sleep(0)
 
 
-class Damaged:
-    """A copy that can be read at the fourth attempt, or never."""
+async def open_copy(node, *, transfer=7, segment=0):
+    """Have a copy for member 2 begin; return its pin."""
+    opened = asyncio.get_running_loop().create_future()
+    node.replicas.core.snapshot_opened = lambda _, *, pin, now_ms: opened.set_result(pin) or []  # noqa: ARG005 - the names of the original
+    node.copies.commands()[OpenSnapshot](OpenSnapshot(to=Replica(2, "first"), segment=segment, epoch=1, transfer=transfer))
+    return await opened
 
-    def __init__(self, *, reads):
+
+async def read_whole(node):
+    """Return all pieces of the open copy."""
+    pieces = []
+    while not pieces or pieces[-1][0] != COUNTERS:
+        pieces.append(await node.copies.next_piece(replace(READ, bytes_max=1 << 20)))
+    return pieces
+
+
+def counters_of(*caches):
+    """The last piece of a copy."""
+    return COUNTERS, seal(msgspec.msgpack.encode(Counters(caches=list(caches))))
+
+
+async def install(node, *pieces):
+    """Have pieces of a copy arrive from member 2, and be stored."""
+    receipt = Receipt(exchange=FakeExchange(Message()), name=(Replica(2, "first"), 1), given=list(pieces))
+    node.copies.commands()[InstallPart](InstallPart(segment=0, epoch=1, transfer=7, part=0), receipt)
+    await until_idle()
+
+
+class Damaged:
+    """A state that can be read at the fourth attempt, or never."""
+
+    def __init__(self, state, *, reads):
         self.left = reads
         self.is_read = asyncio.Event()
+        self._state = state
         self._loop = asyncio.get_running_loop()
 
-    def read(self, *, bytes_max):
-        del bytes_max
+    def read(self, *span, **limits):
         self.left -= 1
         if self.left:
             raise CorruptData(where="state", why="a file cannot be read")
         self._loop.call_soon_threadsafe(self.is_read.set)
+        return self._state.read(*span, **limits)
+
+    def close(self):
+        self._state.close()
 
 
 def test_a_copy_that_cannot_be_read_is_tried_again_while_somebody_waits_for_it(tmp_path):
     async def act(node):
         node.mending.again_ms = 1
-        copies, damaged, closed = node.copies, Damaged(reads=4), Damaged(reads=-1)
-        copies._open[7] = _Open(copy=damaged, counters=[], moment=_Moment(snapshot=node.store.snapshot()))
+        copies, opened = node.copies, []
+        for transfer, reads in ((7, 4), (8, -1)):
+            opened.append(Damaged(node.store.snapshot(), reads=reads))
+            node.store.instead["snapshot"] = lambda _: opened[-1]
+            await open_copy(node, transfer=transfer)
+            kind, _ = await copies.next_piece(replace(READ, transfer=transfer, bytes_max=1 << 20))
+            assert kind == LOG
+        damaged, closed = opened
         copies.commands()[ReadSnapshot](READ)
         await damaged.is_read.wait()
-        copies._open[7] = _Open(copy=closed, counters=[], moment=_Moment(snapshot=node.store.snapshot()))
-        copies.commands()[ReadSnapshot](READ)
-        copies.commands()[CloseSnapshot](CloseSnapshot(segment=0, transfer=7))
-        await until_idle(node)
+        copies.commands()[ReadSnapshot](replace(READ, transfer=8))
+        while closed.left > -4:  # noqa: ASYNC110 -- it has no event
+            await asyncio.sleep(0.001)
+        copies.commands()[CloseSnapshot](CloseSnapshot(segment=0, transfer=8))
+        await until_idle()
 
-    with_node(tmp_path, act)
+    with_node(tmp_path, act, engine=open_stepped)
 
 
 def test_a_replica_that_is_dropped_while_the_end_of_its_copy_is_written_is_gone_afterwards(tmp_path):
@@ -70,14 +113,14 @@ def test_a_replica_that_is_dropped_while_the_end_of_its_copy_is_written_is_gone_
 
         node.learn_caches = learn_late
         copies = node.copies
-        copies._counters[0] = Counters(caches=[])
+        await install(node, counters_of())
         copies.commands()[EndInstall](end, None)
         dropped = asyncio.create_task(node.takeover.discard([0]))
         for _ in range(100):
             await asyncio.sleep(0)  # as far as it gets
         goes_on.set()
         await dropped
-        await until_idle(node)
+        await until_idle()
         assert node.storage.ends.ids[0] == 0
         assert recover(node.store, keyed=[]).ends.ids[0] == 0
         assert load_marks(node.store)[0][0] == 0
@@ -85,7 +128,7 @@ def test_a_replica_that_is_dropped_while_the_end_of_its_copy_is_written_is_gone_
     with_node(tmp_path, act)
 
 
-def test_what_is_dropped_is_marked_so_on_disk_although_the_mark_was_another_tasks_to_write(tmp_path, monkeypatch):
+def test_what_is_dropped_is_marked_so_on_disk_although_the_mark_was_another_tasks_to_write(tmp_path):
     async def act(node):
         await node.checkpoints.write()
         assert load_marks(node.store)[0][0] > 0
@@ -100,16 +143,17 @@ def test_what_is_dropped_is_marked_so_on_disk_although_the_mark_was_another_task
             flush()
 
         node.store.instead["flush_state"] = note_and_flush
-        written = []
+        written, loop = [], asyncio.get_running_loop()
 
-        async def empty(segments):
-            await emptied(segments)
+        def write_late():
             node.store.instead["apply"] = apply_late
-            written.append(asyncio.create_task(node.checkpoints.write()))
-            await asyncio.sleep(0)
+            written.append(loop.create_task(node.checkpoints.write()))
 
-        emptied = node.takeover.empty
-        monkeypatch.setattr(node.takeover, "empty", empty)
+        def drop(drop, *of):
+            drop(*of)
+            loop.call_soon_threadsafe(write_late)
+
+        node.store.instead["drop"] = drop
         dropped = asyncio.create_task(node.takeover.discard([0]))
         while not written:  # noqa: ASYNC110 -- the storage thread has no event for it
             await asyncio.sleep(0)
@@ -125,15 +169,14 @@ def test_the_producers_of_a_copy_are_those_of_its_pin(tmp_path):
     """Else whoever leads with it would answer a block that comes again with the result of an event that is not there."""
 
     async def act(node):
-        cache, copies, opened = await cache_of(node), node.copies, asyncio.get_running_loop().create_future()
+        cache = await cache_of(node)
         await submit(node, cache, [(b"k", b"1")], producer=5)
         known = dict(cache.producers.export(0))
-        node.replicas.core.snapshot_opened = lambda *_, **__: opened.set_result(None) or []
-        copies.commands()[OpenSnapshot](OpenSnapshot(to=Replica(2, "first"), segment=0, epoch=1, transfer=7))
-        await opened
+        await open_copy(node)
         await submit(node, cache, [(b"k", b"2")], producer=5, sequence=1)
         await node.checkpoints.write()
-        counted = msgspec.msgpack.decode(unseal(await copies._counted(0, copies._open[7])), type=Counters).caches
+        *_, (_, last) = await read_whole(node)
+        counted = msgspec.msgpack.decode(unseal(last), type=Counters).caches
         [found] = [one for one in counted if one.cache_id == cache.cache_id]
         assert dict(found.producers) == known != dict(cache.producers.export(0))
 
@@ -146,16 +189,12 @@ def test_what_is_copied_of_producers_is_in_the_store_when_the_copy_ends(tmp_path
         at = int(node.core.ends.max())
         other.learn_one(5, segment=0, sequence=7, id_=at, kind=0)
         [(_, row)] = other.export(0)
-        copies = node.copies
-        copies._counters[0] = Counters(
-            caches=[
-                CacheCounters(
-                    cache_id=cache.cache_id, next_offset=1, trimmed_id=0, trimmed_offset=-1, live=0, may_expire=False, producers=[(5, row)]
-                )
-            ]
+        found = CacheCounters(
+            cache_id=cache.cache_id, next_offset=1, trimmed_id=0, trimmed_offset=-1, live=0, may_expire=False, producers=[(5, row)]
         )
-        copies.commands()[EndInstall](EndInstall(segment=0, epoch=1, transfer=7, pin=at, end_epoch=1, history=(EpochStart(1, 1, 0),)), None)
-        await until_idle(node)
+        await install(node, counters_of(found))
+        node.copies.commands()[EndInstall](EndInstall(segment=0, epoch=1, transfer=7, pin=at, end_epoch=1, history=(EpochStart(1, 1, 0),)), None)
+        await until_idle()
         assert node.store.get_many([producer_key(0, cache.cache_id, 5)]) == [row]
         assert list(cache.producers.export(0)) == [(5, row)]
 
@@ -169,13 +208,11 @@ def test_a_copy_whose_end_is_on_disk_has_its_state_there_too(tmp_path):
         cache = await cache_of(node)
         pin, key = int(node.core.ends.max()), entry_key(0, cache.cache_id, b"k")
         rows = [(key, encode_entry(pin, b"v"))]
-        copies = node.copies
-        await copies._store_part([(STATE, pack(rows))], InstallPart(segment=0, epoch=1, transfer=7, part=0))
-        copies._counters[0] = Counters(caches=[])
-        copies.commands()[EndInstall](
+        await install(node, (STATE, pack(rows)), counters_of())
+        node.copies.commands()[EndInstall](
             EndInstall(segment=0, epoch=1, transfer=7, pin=pin, end_epoch=1, history=(EpochStart(1, 1, 0),)), None
         )
-        await until_idle(node)
+        await until_idle()
         after = copy.deepcopy(node.store.disk)
         after.crash()
         assert after.ends.ids[0] == pin
@@ -190,18 +227,12 @@ async def pieces_of(node, segment):
     cache = await cache_of(node)
     for row in [(b"changed", b"old"), (b"removed", b"old")]:
         await submit(node, cache, [row])
-    copies, opened = node.copies, asyncio.get_running_loop().create_future()
-    node.replicas.core.snapshot_opened = lambda _, *, pin, now_ms: opened.set_result(pin) or []  # noqa: ARG005 - the names of the original
-    copies.commands()[OpenSnapshot](OpenSnapshot(to=Replica(2, "first"), segment=segment, epoch=1, transfer=7))
-    pin = await opened
+    pin = await open_copy(node, segment=segment)
     for row in [(b"changed", b"new"), (b"removed", None), (b"added", b"new")]:
         await submit(node, cache, [row])
     await node.storage.run(lambda: None)
-    pieces = []
-    while (piece := copies._open[7].copy.read(bytes_max=1 << 20)) is not None:
-        pieces.append(piece)
-    pieces.append((COUNTERS, await copies._counted(segment, copies._open[7])))
-    copies.commands()[CloseSnapshot](CloseSnapshot(segment=segment, transfer=7))
+    pieces = await read_whole(node)
+    node.copies.commands()[CloseSnapshot](CloseSnapshot(segment=segment, transfer=7))
     return pin, pieces
 
 
@@ -212,12 +243,12 @@ def test_a_copy_s_state_is_that_of_its_log_whatever_was_written_while_it_was_mad
     async def act(node):
         cache, copies = await cache_of(node), node.copies
         copies.commands()[BeginInstall](BeginInstall(segment=0, epoch=1, transfer=7, pin=pin), None)
-        await until_idle(node)
-        await copies._store_part(pieces, InstallPart(segment=0, epoch=1, transfer=7, part=0))
+        await until_idle()
+        await install(node, *pieces)
         copies.commands()[EndInstall](
             EndInstall(segment=0, epoch=1, transfer=7, pin=pin, end_epoch=1, history=(EpochStart(1, 1, 0),)), None
         )
-        await until_idle(node)
+        await until_idle()
         found = {}
         for key in (b"changed", b"removed", b"added"):
             data = await node.entries.get(entry_key(0, cache.cache_id, key))
@@ -235,9 +266,10 @@ def test_copies_that_begin_together_look_at_one_moment_that_is_let_go_with_the_l
         for transfer in (7, 8, 9):
             copies.commands()[OpenSnapshot](OpenSnapshot(to=Replica(2, "first"), segment=transfer - 7, epoch=1, transfer=transfer))
         copies.commands()[CloseSnapshot](CloseSnapshot(segment=2, transfer=9))  # before it has begun
-        await until_idle(node)
+        await until_idle()
         [moment] = taken
-        assert sorted(copies._open) == [7, 8]
+        reads = [replace(READ, segment=transfer - 7, transfer=transfer) for transfer in (7, 8, 9)]
+        assert [await copies.next_piece(read) is not None for read in reads] == [True, True, False]
         copies.commands()[CloseSnapshot](CloseSnapshot(segment=0, transfer=7))
         moment.read(b"", b"\xff", rows_max=1, bytes_max=1)
         copies.commands()[CloseSnapshot](CloseSnapshot(segment=1, transfer=8))

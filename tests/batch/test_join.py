@@ -40,11 +40,11 @@ class Log:
         for _ in range(groups):
             base += self.chance.choice((0, 0, 5)) * ID_STEP
             for segment in sorted(self.chance.sample(range(segments), self.chance.randint(1, segments))):
-                count = self._add(segment, base, offsets[segment], optional=optional, producers=producers)
+                count = self.add(segment, base, offsets[segment], optional=optional, producers=producers)
                 offsets[segment] += count
                 base += max(count, 1) * ID_STEP
 
-    def _add(self, segment, base, offset, *, optional, producers):
+    def add(self, segment, base, offset, *, optional, producers):
         chance, sections, bitmap, count, epoch = self.chance, [], 0, 0, self.chance.choice((1, 1, 2))
         for _ in range(chance.choice((0, 1, 1, 2, 3))):
             events = [self._event() for _ in range(chance.randint(1, 4))]

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -190,13 +191,26 @@ def test_a_call_inside_the_loop_is_refused_instead_of_hanging() -> None:
             thread.run(inside())
 
 
+FORKED = """
+import asyncio, os, warnings
+from eventlog.client.loop_thread import LoopThread
+from eventlog.errors import InvalidArgument
+
+warnings.simplefilter("ignore")  # a fork with threads is what is tried
+thread = LoopThread("thread")
+child = os.fork()
+try:
+    print(f"parent:{thread.run(asyncio.sleep(0, 3))}" if os.waitpid(child, 0)[1] == 0 else "lost", flush=True) if child else thread.run(asyncio.sleep(0))
+except InvalidArgument as error:
+    print("child:" + type(error).__name__ * ("fork" in str(error)), flush=True)
+thread.stop()
+os._exit(0)
+"""
+
+
 def test_a_client_does_not_survive_a_fork() -> None:
-    with loop_thread() as thread:
-        thread.run(value(1))
-        thread._process = -1  # as it looks in a child
-        with pytest.raises(InvalidArgument, match="fork"):
-            thread.run(value(1))
-        thread._process = os.getpid()
+    done = subprocess.run([sys.executable, "-c", FORKED], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.split() == ["child:InvalidArgument", "parent:3"]
 
 
 @pytest.mark.usefixtures("_interrupts")
@@ -350,7 +364,7 @@ def test_a_forgotten_thread_warns_and_ends_by_itself() -> None:
 
     thread = LoopThread("thread", last=last)
     future = thread.submit(asyncio.Event().wait())
-    running = thread._thread
+    [running] = [found for found in threading.enumerate() if found.name == "thread"]
     with pytest.warns(ResourceWarning, match="thread was forgotten"):
         del thread
     running.join(60)

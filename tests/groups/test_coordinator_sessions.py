@@ -98,4 +98,7 @@ def test_only_so_many_closed_connections_are_remembered():
     found = sessions(Member(id="a", timeout_ms=5_000))
     for number in range(1_000):
         found.closed("a", Via(node=1, connection=number), 100)
-    assert len(found._closed) <= 100
+    found.heard("a", Via(node=1, connection=999), 200)
+    assert found.next_ms == 5_000, "what is said over a closed one says nothing"
+    found.heard("a", Via(node=1, connection=899), 300)
+    assert found.next_ms == 5_300, "a hundred have closed since"

@@ -7,7 +7,7 @@ import numpy as np
 
 from eventlog.control.records import Versioned
 from eventlog.errors import EventLogError, MetadataLost, MetadataUnavailable
-from eventlog.replication.commands import Recheck
+from eventlog.replication.commands import Lead, Recheck
 from tests.node.nodes import cache_of, with_node
 
 OUTAGE = [MetadataUnavailable(outcome="none", why="locked"), MetadataLost(where="here", why="moved away")]
@@ -26,13 +26,29 @@ def failing(errors: list[EventLogError], real, done=lambda: None):
     return act
 
 
+def begin_next_term(node, segment):
+    """Have a record arrive that says that this node leads anew."""
+    found = node.view.segments[segment]
+    later = msgspec.structs.replace(found.record, epoch=found.record.epoch + 1)
+    node.replicas.learn_now([Versioned(later, found.revision + 1)])
+
+
+async def first_of_next_term(node):
+    """Have the first segment led anew; return the id of the marker of its new term."""
+    begin_next_term(node, 0)
+    assert await node.takeover.served(np.array([0]), wait_ms=10_000)
+    return node.core.ends.item(0)
+
+
 def test_a_takeover_waits_for_its_ids(tmp_path):
     async def act(node):
         node.clock.observe(node.clock.ceiling)
+        ended = node.core.ends.item(0)
         node.lease.renew = failing(OUTAGE, node.lease.renew)
-        return await node.takeover._ids(np.array([0]))
+        return ended, await first_of_next_term(node)
 
-    assert with_node(tmp_path, act) > 0
+    ended, first = with_node(tmp_path, act)
+    assert first > ended
 
 
 def test_a_copy_that_is_given_up_waits_for_its_record(tmp_path):
@@ -66,9 +82,10 @@ def test_a_term_begins_above_the_floor_of_the_latest_record_be_it_ahead_of_the_v
     async def act(node):
         found = node.view.segments[0]
         floor = node.clock.last + (10 << 22)
-        later = msgspec.structs.replace(found.record, floor=floor)
+        later = msgspec.structs.replace(found.record, floor=floor, epoch=found.record.epoch + 1)
         node.replicas.learn_now([Versioned(later, found.revision + 1)])
-        return floor, await node.takeover._ids(np.array([0]))
+        assert await node.takeover.served(np.array([0]), wait_ms=10_000)
+        return floor, node.core.ends.item(0)
 
     floor, first = with_node(tmp_path, act)
     assert first > floor
@@ -79,10 +96,22 @@ def test_a_term_that_the_lease_says_is_over_is_not_served(tmp_path):
         takeover = node.takeover
         takeover.stop([0])
         node.records.lead = lambda terms: frozenset({0}) & terms.keys()
-        takeover._serve(np.array([0, 1]))
-        return node.replicas.serving[:2].tolist(), takeover._still_led(np.array([0, 1])).tolist()
+        takeover.commands()[Lead](Lead(segments=np.array([0, 1])))
+        return node.replicas.serving[:2].tolist()
 
-    assert with_node(tmp_path, act) == ([False, True], [1])
+    assert with_node(tmp_path, act) == [False, True]
+
+
+def test_a_term_that_the_lease_says_is_over_is_not_begun(tmp_path):
+    async def act(node):
+        node.records.lead = lambda terms: frozenset({0}) & terms.keys()
+        ended = node.core.ends[:2].tolist()
+        for segment in (0, 1):
+            begin_next_term(node, segment)
+        assert await node.takeover.served(np.array([1]), wait_ms=10_000)
+        return [end > before for end, before in zip(node.core.ends[:2].tolist(), ended, strict=True)]
+
+    assert with_node(tmp_path, act) == [False, True]
 
 
 def test_who_follows_a_log_waits_for_the_caches_that_it_names(tmp_path):

@@ -93,7 +93,7 @@ def log_of_kinds(kinds_by_value):
     log = Log(5, groups=0)
     log.rows, base = [], 7 << 40
     for index, kinds in enumerate(kinds_by_value):
-        count = log._add(index % SEGMENTS, base, 0, optional=False, producers=False)
+        count = log.add(index % SEGMENTS, base, 0, optional=False, producers=False)
         log.data[-1] = log.data[-1][:20] + bytes([kinds]) + log.data[-1][21:]
         base += max(count, 1) * ID_STEP
     return log

@@ -1,5 +1,7 @@
 """The ring of the latest groups."""
 
+import tracemalloc
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -112,11 +114,17 @@ def test_what_never_passed_is_left_to_the_store():
 
 def test_many_groups_keep_no_more_than_the_ring_holds():
     tail = Tail(bytes_max=50_000)
-    for index in range(5_000):
+    sizes = []
+    tracemalloc.start()
+    for index in range(30_000):
         tail.append(group(index * 2_000 + 1, (1, [1])))
-    held = tail._caches[1]
-    assert len(held.groups) < 3_000
-    assert len(bases(read(tail, after=tail.floor(1)))) == len(held.groups) - held.start
+        if index + 1 in {10_000, 30_000}:
+            sizes.append(tracemalloc.get_traced_memory()[0])
+    tracemalloc.stop()
+    assert sizes[1] < sizes[0] + 300_000, "no row is left of what fell out"
+    kept = bases(read(tail, after=tail.floor(1)))
+    assert kept == [index * 2_000 + 1 for index in range(30_000 - len(kept), 30_000)]
+    assert 50_000 * 0.9 < tail.nbytes <= 50_000
 
 
 @given(st.lists(st.tuples(st.integers(1, 3), st.integers(1, 4), st.integers(1, 900)), max_size=60), st.data())

@@ -18,6 +18,7 @@ from eventlog.node.consumers.coordinator import Running
 from eventlog.node.consumers.work import Work
 from eventlog.node.node import Node
 from eventlog.state.caches import CacheState
+from tests.loops import until
 from tests.node.nodes import SEGMENTS, cache_of, submit, with_node
 
 Act = Callable[[Node, Work, Running], Awaitable[None]]
@@ -217,9 +218,7 @@ def test_who_finds_nothing_looks_again_when_something_has_changed_and_not_before
 
 async def at_hand(work: Work, count: int) -> None:
     """Wait until the coordinator has read some events."""
-    work._read_on()
-    while sum(len(queue.tasks) for queue in work.sharing.queues.values()) < count:
-        await work._changed.wait()
+    await until(lambda: sum(len(queue.tasks) for queue in work.sharing.queues.values()) >= count)
 
 
 @pytest.mark.parametrize("off_ms", [-HOUR_MS, HOUR_MS])

@@ -22,10 +22,10 @@ ABSURD = (1 << 32) - 2
 
 
 class Wire:
-    """The connection of member 2."""
+    """The connection of a member."""
 
-    def __init__(self, node):
-        member = PeerIdentity(cluster=node.cluster, number=2, incarnation="b")
+    def __init__(self, node, *, number=2):
+        member = PeerIdentity(cluster=node.cluster, number=number, incarnation="b")
         self.state = {"peer": PeerSession(member=member, key=b"")}
 
     def flush(self):
@@ -77,7 +77,7 @@ def test_a_primary_whose_record_the_watch_has_not_brought_yet_is_believed(tmp_pa
         now = msgspec.structs.replace(
             found.record, owners=(2, node.number), in_sync=(*found.record.in_sync, other), epoch=found.record.epoch + 1, session="else"
         )
-        node.metadata.hooks.remove(node.replicas._changed)  # it is behind
+        node.metadata.hooks.clear()  # it is behind
         await node.records.carry_out(CommitPlan(expect={segment_key(0): found.revision}, puts={segment_key(0): encode(now)}))
         end = node.core.ends.item(0)
         exchange = replicate(node, (0, 0, now.epoch, end, end, 0, 0, 0))

@@ -8,8 +8,10 @@ from eventlog.node.copying.trimmed_copies import TrimmedCopies
 from eventlog.node.reading.fetch import note_trimmed
 from eventlog.segment.keys import log_range, parse_log_key
 from eventlog.segment.trimming import Trim
-from eventlog.wire.eventlog_pb2 import FetchAnswer
+from eventlog.wire.eventlog_pb2 import FetchAnswer, Message, TrimCopies
+from tests.node.copying.test_replicate_in import Wire
 from tests.node.nodes import cache_of, submit, with_node
+from tests.node.polling import FakeExchange
 
 
 def test_a_copy_is_trimmed_only_when_its_state_on_disk_has_passed_that_place(tmp_path):
@@ -26,20 +28,24 @@ def test_a_copy_is_trimmed_only_when_its_state_on_disk_has_passed_that_place(tmp
             assert of is cache
             removed.extend(trims)
 
-        async def work():
-            copies._start()
-            await asyncio.gather(*(task for task in node._tasks if task.get_name() == "trim_copies"))
+        async def over():
+            await asyncio.gather(*(task for task in asyncio.all_tasks() if task.get_name() == "trim_copies"))
 
         copies = TrimmedCopies(node, flush=flush, remove=remove)
-        copies._pending[cache.cache_id, 3] = 1000, 7
         marks[3] = 999
-        await work()
+        node.replicas.serving[3] = False  # another process of this number leads it
+        told = TrimCopies(cache_id=cache.cache_id, segments=[3], ids=[1000], offsets=[7])
+        copies.asked(FakeExchange(Message(trim_copies=told), connection=Wire(node, number=node.number)))
+        await over()
         assert removed == []
         marks[3] = 1000
-        await work()
+        await copies.spread()
+        await over()
         assert removed == [Trim(3, cache.cache_id, 1000, 7)]
-        await work()
+        await copies.spread()
+        await over()
         assert len(removed) == 1
+        node.replicas.serving[3] = True
 
     with_node(tmp_path, act)
 

@@ -10,7 +10,7 @@ from eventlog.ids import id_before
 from eventlog.transport.connect import connect
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message
-from tests.process.one_loop.clients import client_of, cluster_of, run, until, until_spread
+from tests.process.one_loop.clients import client_of, cluster_of, run, stopped, until, until_spread
 from tests.process.one_loop.cluster import SEGMENTS
 
 EVENTS = 200
@@ -185,8 +185,6 @@ def test_a_member_whose_connection_closes_is_replaced_after_a_second(tmp_path):
                 dead = await gone.__aenter__()
                 await until(lambda: shared(stays, dead))
                 began = asyncio.get_running_loop().time()
-                for task in dead._tasks:
-                    task.cancel()
                 await two.close()  # as a killed process: connections close, nobody says good-bye
                 await until(lambda: shared(stays))
                 assert 0.9 < asyncio.get_running_loop().time() - began < 20
@@ -248,19 +246,25 @@ def test_the_death_of_the_coordinator_moves_nothing(tmp_path):
 
 def test_a_commit_of_a_member_without_a_session_is_fenced(tmp_path):
     async def act():
-        async with cluster_of(tmp_path) as cluster, client_of(cluster) as one, client_of(cluster) as two:
-            cache = await one.create_cache("orders")
+        async with cluster_of(tmp_path) as cluster, client_of(cluster) as client:
+            cache = await client.create_cache("orders")
             await cache.put_many([(f"k{n}", n) for n in range(EVENTS)])
-            async with cache.consumer("billing", session_timeout_ms=1_000, auto_commit=False) as stopped:
-                found = await take(stopped, 20)
-                stopped._member._expiry.cancel()  # as a process that stands still: it does not notice that time passes
-                stopped._tasks[0].cancel()
+            found = []
+
+            async def live(stand_still):
+                options = {"session_timeout_ms": 1_000, "auto_commit": False}
+                async with client_of(cluster) as own, own.cache("orders").consumer("billing", **options) as consumer:
+                    found.extend(await take(consumer, 20))
+                    stand_still()
+                    with pytest.raises(StaleMember):
+                        await consumer.commit(found[-1])
+
+            async with stopped(live) as go_on:
                 (running,) = running_of(cluster)
                 await until(lambda: not running.state.members)
-                async with two.cache("orders").consumer("billing") as other:
+                async with cache.consumer("billing") as other:
                     assert other.assignment == frozenset(range(SEGMENTS))
-                    with pytest.raises(StaleMember):
-                        await stopped.commit(found[-1])
+                    await go_on()
                     again = await take(other, EVENTS)
                     assert {event.id for event in found} < {event.id for event in again}
 

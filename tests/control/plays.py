@@ -1,5 +1,7 @@
 """A cluster of records alone: a controller decides, primaries grow and shrink their sets as nodes come and go."""
 
+from dataclasses import dataclass
+
 import msgspec
 
 from eventlog.control.appointment import RECORDS_PER_COMMIT_MAX
@@ -12,10 +14,26 @@ from tests.control.worlds import node, view
 STEPS_MAX = 10_000
 
 
+@dataclass(frozen=True, kw_only=True)
+class Watched(Situation):
+    """A situation that notes which segments are looked at."""
+
+    looks: list[int]
+
+    def is_led(self, segment):
+        self.looks.append(segment.segment)
+        return super().is_led(segment)
+
+    def is_whole(self, segment):
+        self.looks.append(segment.segment)
+        return super().is_whole(segment)
+
+
 class Play:
     """Records and who is dead; every commit is checked against the rules on its way."""
 
     def __init__(self, nodes, segments=(), *, replicas=3, options=None):
+        self.looks = []  # segments whose primary the controller has looked at
         self.view = view(nodes, segments)
         self.view = ClusterView(
             nodes=self.view.nodes,
@@ -32,7 +50,7 @@ class Play:
 
     @property
     def situation(self):
-        return Situation(view=self.view, dead=frozenset(self.dead), verified=frozenset(self.verified), now_ms=self.now_ms)
+        return Watched(looks=self.looks, view=self.view, dead=frozenset(self.dead), verified=frozenset(self.verified), now_ms=self.now_ms)
 
     def nonce(self):
         self.nonces += 1

@@ -191,8 +191,9 @@ def test_who_was_put_out_once_may_be_put_back_by_a_primary_that_reaches_it():
 def test_nothing_to_do_is_found_out_once():
     play = cluster(3)
     assert play.controller.next_commit(play.situation, nonce="x") is None
-    assert play.controller._idle is not None
+    play.looks.clear()
     assert play.controller.next_commit(play.situation, nonce="x") is None
+    assert play.looks == []
 
 
 def test_a_smaller_commit_is_a_prefix_of_the_same_work():
@@ -404,8 +405,9 @@ def test_an_even_load_is_looked_at_once_until_something_changes():
     play = cluster(3, segments=12)
     play.settle(ms=61_000)
     assert not play.controller.wants_rebalancing(play.situation)
-    assert play.controller._even is not None
+    play.looks.clear()
     assert not play.controller.wants_rebalancing(play.situation)
+    assert play.looks == []
     play.join(4)
     play.settle()
     play.settle(ms=61_000)

@@ -38,7 +38,7 @@ def test_two_hundred_that_say_nothing_are_closed_at_the_deadline_and_stop_nobody
                 await until(lambda: len(server.connections) == 201)
                 for _ in range(20):
                     assert (await connection.request(GET)).message.get_answer.found
-                await pass_deadline(server, 10_000)
+                await pass_deadline(10_000)
                 heard = [await plain.hear() for plain in silent]
                 assert {message.error.code for message in heard} == {"TIMEOUT"}
                 assert [await plain.hear() for plain in silent] == [None] * 200
@@ -68,7 +68,7 @@ def test_a_frame_that_does_not_go_on_is_closed_at_the_same_deadline():
             plain, patient = await Plain.open(port), await Plain.open(port)
             plain.send(frames.encode(2, GET, version=1)[:-1])
             await until(lambda: any(not there.is_between_frames for there in server.connections))
-            await pass_deadline(server, 10_000)
+            await pass_deadline(10_000)
             assert (await plain.hear()).error.code == "TIMEOUT"
             patient.say(2, GET)
             assert (await patient.hear()).get_answer.found
@@ -88,16 +88,16 @@ def test_idle_connections_are_closed_and_those_that_wait_for_something_are_not()
             answer = polling.send(Message(poll=Poll()))
             stream = reading.stream(Message(keys=Keys()))
             await until(lambda: answers.held and answers.streams)
-            await pass_deadline(server, 15_000)
+            await pass_deadline(15_000)
             await until(lambda: idle.is_closed)
-            await pass_deadline(server, 15_000)
+            await pass_deadline(15_000)
             assert not polling.is_closed
             assert not reading.is_closed
             answers.held[0].answer(poll_answer(3))
             assert (await answer).message.poll_answer.last_id == 3
             answers.streams[0].stream_end()
             assert [reply async for reply in stream] == []
-            await pass_deadline(server, 15_000)
+            await pass_deadline(15_000)
             await until(lambda: not server.connections)
             for connection in (idle, polling, reading):
                 await connection.wait_closed()
@@ -127,7 +127,7 @@ def test_where_all_places_are_taken_idle_connections_give_way_to_new_ones_and_bu
             busy, first, second = [await connect("127.0.0.1", port) for _ in range(3)]
             answer = busy.send(Message(poll=Poll()))
             await until(lambda: answers.held)
-            await pass_deadline(server, 10_000)
+            await pass_deadline(10_000)
             assert (await first.request(GET)).message.get_answer.found  # it is not idle any more
             async with connected(port) as third:
                 await until(lambda: second.is_closed)
@@ -162,7 +162,7 @@ def test_places_are_kept_for_members_who_never_give_way():
                 await members[3].request(GET)
             with pytest.raises(Overloaded, match="limit of 2"):
                 await connect("127.0.0.1", port)
-            await pass_deadline(server, 10_000)
+            await pass_deadline(10_000)
             assert len(server.connections) == 5
             assert not any(member.is_closed for member in members[-3:])
 

@@ -137,6 +137,13 @@ class Cluster:
             node.peers.update({number: address for number, address in addresses.items() if known.get(number) == address})
             node.peers.update(addresses)
 
+    @property
+    def sent_bytes(self) -> int:
+        """What nodes have sent, to each other and to clients, over the connections that are open."""
+        accepted = [connection for running in self.nodes if running.is_up for connection in running.server.connections]
+        dialled = [node.peers.connection(number) for node in self.up for number in node.peers.incarnations]
+        return sum(connection.taken_bytes for connection in (*accepted, *dialled))
+
     def is_whole(self) -> bool:
         """Whether all nodes that are up hold every segment in sync, and each is served by one of them."""
         numbers = {node.number for node in self.up}

@@ -4,7 +4,7 @@ import pytest
 
 from eventlog.errors import CorruptData, NotPrimary
 from eventlog.hashing import hash_key, segment_of
-from eventlog.node.copying.mending import Damage, Mending, find_damage
+from eventlog.node.copying.mending import Damage, find_damage
 from eventlog.segment.keys import cache_range, parse_log_key
 from eventlog.wire.eventlog_pb2 import Consistency, Get, Message
 from tests.node.asking import read_all
@@ -138,15 +138,9 @@ def test_who_lacks_events_gets_them_from_a_primary_whose_log_was_damaged(tmp_pat
     with_cluster(tmp_path, act)
 
 
-def test_what_cannot_be_mended_yet_is_tried_again_until_who_lacks_it_has_it(tmp_path, monkeypatch):
-    fetch = Mending._fetch
-    refused = []
-
-    async def later(self, cache, damage):
-        if len(refused) < 3:
-            refused.append(damage)
-            raise CorruptData(where="here", why="a test says that nobody has it")
-        return await fetch(self, cache, damage)
+def test_what_cannot_be_mended_yet_is_tried_again_until_who_lacks_it_has_it(tmp_path, caplog):
+    def not_mended():
+        return sum("no other node has it" in line for line in caplog.messages)
 
     async def act(cluster):
         for node in cluster.up:
@@ -158,12 +152,15 @@ def test_what_cannot_be_mended_yet_is_tried_again_until_who_lacks_it_has_it(tmp_
         key = KEYS[0]
         await cluster.put(key, b"later")
         segment = segment_of(hash_key(key), SEGMENTS)
-        primary = next(node for node in cluster.up[:2] if node.replicas.serving[segment])
-        monkeypatch.setattr(Mending, "_fetch", later)
-        flip(primary, stored(primary)[segment][-1][0])
+        primary, backup = sorted(cluster.up[:2], key=lambda node: not node.replicas.serving[segment])
+        stored_at = stored(primary)[segment][-1][0]
+        for node in (primary, backup):
+            flip(node, stored_at)
+            node.tail.skip(int(node.core.ends.max()))
         cluster.nodes[2].join_again()
+        await cluster.until(lambda: not_mended() >= 3)
+        flip(backup, stored_at)  # as if its disk could be read again
         await cluster.until(cluster.are_equal)
-        assert len(refused) == 3
 
     with_cluster(tmp_path, act)
 

@@ -264,7 +264,9 @@ def test_a_key_is_replaced_without_a_connection_being_lost():
                 member.membership.keys = (NEWER, KEY)
                 member.peers.judge(incarnations)
                 await until(lambda other=other: len(other.proving) > 1)
-            await until(lambda: all(connection.state["peer"].key == NEWER for member in (one, two) for connection in member.server.connections))
+            await until(
+                lambda: all(connection.state["peer"].key == NEWER for member in (one, two) for connection in member.server.connections)
+            )
             for member in (one, two):
                 member.membership.keys = (NEWER,)
                 member.peers.judge(incarnations)

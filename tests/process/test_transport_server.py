@@ -123,7 +123,7 @@ def test_connections_above_the_limit_are_told_so():
 def test_where_all_places_are_taken_idle_connections_give_way_to_new_ones_and_busy_ones_do_not():
     async def main():
         answers = Answers()
-        async with serving(answers, connections_max=3) as (server, port):
+        async with serving(answers, connections_max=3) as (_, port):
             busy, first, second = [await connect("127.0.0.1", port) for _ in range(3)]
             answer = busy.send(Message(poll=Poll()))
             await until(lambda: answers.held)

@@ -264,7 +264,7 @@ class Copies:
         self._replicas.carry_out(commands, Carried(caches=[kind], data=[content]))
 
     async def next_piece(self, command: asked.ReadSnapshot) -> tuple[int, bytes] | None:
-        """Return the next piece of a copy that is read here, (kind, content), the counters last; None when it is closed. Raises as `read`."""
+        """Return the next piece, (kind, content), of a copy that is read here, counters last; None when it is closed. Raises as `read`."""
         opened = self._open.get(command.transfer)
         if opened is None:
             return None

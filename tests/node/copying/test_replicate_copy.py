@@ -193,7 +193,9 @@ def test_what_is_copied_of_producers_is_in_the_store_when_the_copy_ends(tmp_path
             cache_id=cache.cache_id, next_offset=1, trimmed_id=0, trimmed_offset=-1, live=0, may_expire=False, producers=[(5, row)]
         )
         await install(node, counters_of(found))
-        node.copies.commands()[EndInstall](EndInstall(segment=0, epoch=1, transfer=7, pin=at, end_epoch=1, history=(EpochStart(1, 1, 0),)), None)
+        node.copies.commands()[EndInstall](
+            EndInstall(segment=0, epoch=1, transfer=7, pin=at, end_epoch=1, history=(EpochStart(1, 1, 0),)), None
+        )
         await until_idle()
         assert node.store.get_many([producer_key(0, cache.cache_id, 5)]) == [row]
         assert list(cache.producers.export(0)) == [(5, row)]

@@ -162,6 +162,16 @@ def load_rollups() -> Any:
     return rollup
 
 
+def load_pipelines() -> Any:
+    """Return the module of pipelines on Spark. Raises ClickException where its extra is not installed."""
+    try:
+        with Importing():
+            from eventlog.integrations.spark import pipelines  # noqa: PLC0415 -- as above
+    except ImportError as error:
+        raise click.ClickException(f"{error.name} is not installed, which Spark takes: pip install 'eventlog[spark]'") from error
+    return pipelines
+
+
 _ASKING = (signal.SIGTERM, signal.SIGHUP)
 
 

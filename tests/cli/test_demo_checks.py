@@ -4,7 +4,18 @@ from dataclasses import replace
 
 import pytest
 
-from eventlog_cli.demo.checks import Check, SeenEvent, TriedWrite, check_log, check_rest, check_same, check_state, replay
+from eventlog_cli.demo.checks import (
+    Check,
+    SeenEvent,
+    TriedWrite,
+    check_forgotten,
+    check_log,
+    check_rest,
+    check_same,
+    check_state,
+    check_stream,
+    replay,
+)
 
 WRITES = [
     TriedWrite(writer=1, key=b"a", value=b"1", id=10),
@@ -96,3 +107,16 @@ def test_nodes_that_give_different_events_are_found() -> None:
     assert check_same("c", {"n1": log, "n2": list(log)}).is_kept
     for other in (log[:2], [*log, log[2]], [log[1], log[0], log[2]]):
         assert check_same("c", {"n1": log, "n2": log, "n3": other}).problems == (f"n3 gives {len(other)} events, n1 3, or they differ",)
+
+
+@pytest.mark.parametrize("stream", [LOG[1:], [*LOG, LOG[0]], [*LOG[:-1], replace(LOG[-1], value=b"other")]])
+def test_a_stream_with_less_more_or_other_rows_than_a_batch_is_found(stream: list[SeenEvent]) -> None:
+    assert check_stream(LOG, LOG).is_kept
+    assert not check_stream(LOG, stream).is_kept
+
+
+def test_what_nodes_keep_is_the_end_of_a_longer_log() -> None:
+    assert check_forgotten(LOG, LOG[2:]).checked == 2
+    assert check_forgotten(LOG, LOG[2:]).is_kept
+    assert not check_forgotten(LOG, LOG[1:-1]).is_kept
+    assert not check_forgotten(LOG, LOG).is_kept, "nothing was forgotten"

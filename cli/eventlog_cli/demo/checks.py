@@ -146,5 +146,21 @@ def check_same(cache: str, logs: Mapping[str, Sequence[SeenEvent]]) -> Check:
     )
 
 
+def check_stream(batch: Sequence[SeenEvent], stream: Sequence[SeenEvent]) -> Check:
+    """Compare the rows of a stream with those of a batch, both by id."""
+    differing = set(batch) ^ set(stream)
+    problems = tuple(f"id {seen.id} is in one of them alone, or not the same" for seen in sorted(differing, key=lambda seen: seen.id))
+    if len(batch) != len(stream):
+        problems += (f"the batch has {len(batch)} rows, the stream {len(stream)}",)
+    return Check(promise="a stream from the beginning has the same events as a batch", checked=len(stream), problems=problems)
+
+
+def check_forgotten(whole: Sequence[SeenEvent], kept: Sequence[SeenEvent]) -> Check:
+    """Compare what the nodes still keep with the end of the whole log; `checked` is how many events they keep no more."""
+    differs = list(whole[len(whole) - len(kept) :]) != list(kept)
+    problems = ("what the nodes keep is not the end of what was read",) if differs else ()
+    return Check(promise="what the nodes keep no more is read from the archive", checked=len(whole) - len(kept), problems=problems)
+
+
 def _name(key: bytes) -> str:
     return key.decode("utf-8", "backslashreplace")

@@ -296,16 +296,17 @@ def _is_free(address: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """What the demo has seen: a cache, a key with an entry, an id in the middle of its log and its last one."""
+    """What the demo has seen: a cache, a key with an entry, an id in the middle of its log and the last one, and its archive, if any."""
 
     cache: str
     key: str
     middle_id: int
     last_id: int
+    archive: str | None = None
 
 
 def commands_to_try(known: Known, node: NodeProcess, *, start: Path | None) -> list[str]:
-    """Return six commands to `node` that work one after the other; the first runs the script `start`, if the nodes do not run."""
+    """Return six commands to `node` that work one after the other, and one for an archive; `start` is a script where no node runs."""
     program = program_words(sys.argv[0])
     server = () if node.address == SERVER_DEFAULT else ("--server", node.address)
     status = ("admin", "status", *server)
@@ -319,6 +320,8 @@ def commands_to_try(known: Known, node: NodeProcess, *, start: Path | None) -> l
         (*program, "put", known.cache, known.key, '{"written by": "me"}', *server),
         (*program, *reading, str(known.last_id)),
     ]
+    if known.archive is not None:
+        rest.append((*program, "consume", known.cache, *server, "--archive", known.archive, "--from-id", "earliest", "--max", "3"))
     return [shlex.join(words) for words in first + rest]
 
 

@@ -5,7 +5,7 @@ Writers go on all the while, whatever happens to the nodes, and remember what th
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -57,9 +57,9 @@ class Story:
         seconds = cluster.start()
         with self._connect() as client:
             cluster.wait_until_well(client)
-            _step("start", f"{_named_nodes(cluster.running)} after {seconds:.1f} s, data under {cluster.directory}")
+            tell_step("start", f"{named_nodes(cluster.running)} after {seconds:.1f} s, data under {cluster.directory}")
             cache = client.create_cache(self._given.cache, format="json")
-            self._load(cache)
+            load(cache, self._given, self._loaded)
             rest = self._read_from_middle(cache)
             client.create_cache(WRITERS_CACHE, format="json")
         writes = self._write_through_faults()
@@ -70,26 +70,9 @@ class Story:
 
     def known(self) -> Known:
         """Return what commands to try can name; `run` must have gone through."""
-        key = _KEY_SHOWN if _KEY_SHOWN in self._entries else next(iter(self._entries))
+        key = key_shown(self._entries)
         last_id = max(write.id for write in self._loaded if write.id is not None)
-        return Known(cache=self._given.cache, key=key.decode(), middle_id=self.middle_id, last_id=last_id)
-
-    def _load(self, cache: "Cache") -> None:
-        target = _Recorder(CacheTarget(cache), self._loaded)
-        given = self._given
-        began = time.monotonic()
-        with ProgressLine("load") as progress:
-            loader = Loader(
-                target,
-                errors_max=0,
-                gathers=True,
-                on_rejection=lambda _: None,
-                on_progress=lambda rows: progress.update(rows, part=rows / given.rows),
-            )
-            loader.run(given)
-        seconds = time.monotonic() - began
-        summary = loader.summary
-        _step("load", f"{given.title}: {summary.events:,} events in {format_seconds(seconds)}, {_rate(summary.events, seconds)}")
+        return Known(cache=self._given.cache, key=key, middle_id=self.middle_id, last_id=last_id)
 
     def _read_from_middle(self, cache: "Cache") -> list[SeenEvent]:
         ids = sorted(write.id for write in self._loaded if write.id is not None)
@@ -97,9 +80,9 @@ class Story:
         began = time.monotonic()
         rest = read_log(cache, after=self.middle_id)
         seconds = time.monotonic() - began
-        _step(
+        tell_step(
             "read",
-            f"what happened after id {self.middle_id}: {len(rest):,} events in {format_seconds(seconds)}, {_rate(len(rest), seconds)}",
+            f"what happened after id {self.middle_id}: {len(rest):,} events in {format_seconds(seconds)}, {rate_of(len(rest), seconds)}",
         )
         return rest
 
@@ -119,7 +102,7 @@ class Story:
             raise
         writes = writers.stop()
         acknowledged = sum(write.id is not None for write in writes)
-        _step("stop", f"{WRITERS} writers had {acknowledged:,} writes acknowledged, {len(writes) - acknowledged} are of unknown fate")
+        tell_step("stop", f"{WRITERS} writers had {acknowledged:,} writes acknowledged, {len(writes) - acknowledged} are of unknown fate")
         return writes
 
     def _go_on(self, writers: "Writers", more: int) -> None:
@@ -128,10 +111,10 @@ class Story:
     def _kill_the_only_one(self, writers: "Writers") -> None:
         [node] = self._cluster.nodes
         node.kill()
-        _step("kill", f"kill -9 in the middle of {WRITERS} writers, {writers.acknowledged:,} writes acknowledged so far")
+        tell_step("kill", f"kill -9 in the middle of {WRITERS} writers, {writers.acknowledged:,} writes acknowledged so far")
         seconds = node.start()
         self._go_on(writers, WRITES_AFTER)
-        _step("restart", f"ready after {seconds:.1f} s; the same writers go on")
+        tell_step("restart", f"ready after {seconds:.1f} s; the same writers go on")
 
     def _kill_the_busiest(self, writers: "Writers") -> None:
         cluster = self._cluster
@@ -139,14 +122,14 @@ class Story:
             node, primaries = cluster.busiest(client)
         writers.forget_longest()
         node.kill()
-        _step("kill", f"kill -9 of {node.name}, which led {primaries} segments, in the middle of {WRITERS} writers")
+        tell_step("kill", f"kill -9 of {node.name}, which led {primaries} segments, in the middle of {WRITERS} writers")
         self._go_on(writers, WRITES_AFTER)
         longest = format_seconds(writers.longest_seconds)
-        _step("failover", f"others lead them; no writer saw an error, the slowest write took {longest}")
+        tell_step("failover", f"others lead them; no writer saw an error, the slowest write took {longest}")
         seconds = node.start()
         with self._connect() as client:
             cluster.wait_until_well(client)
-        _step("restart", f"{node.name} is back after {seconds:.1f} s and has caught up")
+        tell_step("restart", f"{node.name} is back after {seconds:.1f} s and has caught up")
 
     def _grow_and_shrink(self, writers: "Writers") -> None:
         cluster = self._cluster
@@ -155,12 +138,12 @@ class Story:
             cluster.wait_until_well(client)
             moved = cluster.rebalance(client)
             self._go_on(writers, WRITES_AFTER)
-            _step("grow", f"{joined.name} has joined; {moved} segments were moved while the writers wrote")
+            tell_step("grow", f"{joined.name} has joined; {moved} segments were moved while the writers wrote")
             leaving = next(node for node in cluster.running if node is not joined and node.address != cluster.addresses[0])
             cluster.drain(client, leaving)
             cluster.wait_until_well(client)
             self._go_on(writers, WRITES_AFTER)
-            _step("drain", f"{leaving.name} holds nothing any more; every segment has all its copies on the others")
+            tell_step("drain", f"{leaving.name} holds nothing any more; every segment has all its copies on the others")
 
     def _check(self, rest: list[SeenEvent], writes: list[TriedWrite]) -> None:
         began = time.monotonic()
@@ -175,8 +158,8 @@ class Story:
             written_entries = read_entries(client.cache(WRITERS_CACHE))
         loaded, written = next(iter(loaded_logs.values())), next(iter(written_logs.values()))
         self.checks = [
-            *(_named(check, self._given.cache) for check in check_log(self._loaded, loaded)),
-            *(_named(check, WRITERS_CACHE) for check in check_log(writes, written)),
+            *(named_check(check, self._given.cache) for check in check_log(self._loaded, loaded)),
+            *(named_check(check, WRITERS_CACHE) for check in check_log(writes, written)),
             check_rest(self.middle_id, loaded, rest),
             check_state(self._given.cache, loaded, self._entries),
             check_state(WRITERS_CACHE, written, written_entries),
@@ -184,15 +167,34 @@ class Story:
         if len(loaded_logs) > 1:
             self.checks += [check_same(self._given.cache, loaded_logs), check_same(WRITERS_CACHE, written_logs)]
         read = sum(map(len, (*loaded_logs.values(), *written_logs.values())))
-        _step(
+        tell_step(
             "check",
             f"compared {read:,} events, read from each node, with what was acknowledged, in {format_seconds(time.monotonic() - began)}",
         )
 
 
-def _named_nodes(nodes: list[NodeProcess]) -> str:
+def named_nodes(nodes: list[NodeProcess]) -> str:
+    """Say which nodes there are."""
     said = ", ".join(f"{node.name} on {node.address}" for node in nodes)
     return f"{said}: one cluster" if len(nodes) > 1 else said
+
+
+def load(cache: "Cache", given: DemoRows, writes: list[TriedWrite]) -> None:
+    """Write all rows into a cache, and keep in `writes` what was acknowledged."""
+    target = _Recorder(CacheTarget(cache), writes)
+    began = time.monotonic()
+    with ProgressLine("load") as progress:
+        loader = Loader(
+            target,
+            errors_max=0,
+            gathers=True,
+            on_rejection=lambda _: None,
+            on_progress=lambda rows: progress.update(rows, part=rows / given.rows),
+        )
+        loader.run(given)
+    seconds = time.monotonic() - began
+    summary = loader.summary
+    tell_step("load", f"{given.title}: {summary.events:,} events in {format_seconds(seconds)}, {rate_of(summary.events, seconds)}")
 
 
 class _Recorder:
@@ -226,6 +228,11 @@ class _Recorded:
         return written
 
 
+def key_shown(keys: Iterable[bytes]) -> str:
+    """Return the key that commands to try are about."""
+    return (_KEY_SHOWN if _KEY_SHOWN in (known := list(keys)) else known[0]).decode()
+
+
 def read_log(cache: "Cache", *, after: int | str = "earliest") -> list[SeenEvent]:
     """Return the events after an id, in the order in which they are read."""
     return [
@@ -239,11 +246,13 @@ def read_entries(cache: "Cache") -> Entries:
     return {key.encode() if isinstance(key, str) else key: (entry.value_bytes, entry.version) for key, entry in cache.entries()}
 
 
-def _named(check: Check, cache: str) -> Check:
+def named_check(check: Check, cache: str) -> Check:
+    """Return a check that says of which cache it is."""
     return Check(promise=f"{cache}: {check.promise}", checked=check.checked, problems=check.problems)
 
 
-def _step(name: str, text: str) -> None:
+def tell_step(name: str, text: str) -> None:
+    """Print what has been done: a line of the story, and beside it where rows are printed."""
     line = f"{name:<9}{text}"
     if settings().is_json:
         note(line)
@@ -252,7 +261,8 @@ def _step(name: str, text: str) -> None:
         stdout().flush()
 
 
-def _rate(events: int, seconds: float) -> str:
+def rate_of(events: int, seconds: float) -> str:
+    """Say how many events that is a second."""
     return f"{events / max(seconds, 1e-3):,.0f}/s"
 
 

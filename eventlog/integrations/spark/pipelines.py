@@ -1,12 +1,13 @@
 """Pipelines that run on Spark: events go through its tasks, and the driver sees lists of files, or what tasks have counted."""
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Final
 
 import pyarrow as pa
+from pyspark.sql import SparkSession
 
 from eventlog.integrations.archive.place import ArchivePlace, place_of
 from eventlog.integrations.archive.ranges import Range
@@ -18,15 +19,30 @@ from eventlog.integrations.rollup.sources import RollupPiece
 from eventlog.integrations.spark.options import SourceOptions
 from eventlog.integrations.spark.session import client_of
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
 _MADE = "made STRING"
 _COUNTED = "counted BINARY"
+_LOCAL: Final = {
+    "spark.ui.enabled": "false",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.sql.session.timeZone": "UTC",
+}
+
+
+def local(name: str, *, files: Path, settings: Mapping[str, str]) -> SparkSession:
+    """Return a session of a Spark in this process, without a page of its own, on the loopback device.
+
+    What it keeps for a while is in `files`; `settings` are Spark's. A session that this process has already is returned instead.
+    """
+    builder = SparkSession.builder.master("local[*]").appName(name)
+    own = _LOCAL | {"spark.local.dir": str(files), "spark.sql.warehouse.dir": str(files / "warehouse")}
+    for setting, value in (own | dict(settings)).items():
+        builder = builder.config(setting, value)
+    return builder.getOrCreate()
 
 
 def archive(
-    spark: "SparkSession", cache: str, *, servers: str, to: str | Path, client: dict[str, Any] | None = None, **options: Any
+    spark: SparkSession, cache: str, *, servers: str, to: str | Path, client: dict[str, Any] | None = None, **options: Any
 ) -> dict[str, Any]:
     """Archive a cache up to the end that its log has now; tasks fetch and write, each some segments of a round.
 
@@ -46,7 +62,7 @@ def archive(
 
 
 def rollup(
-    spark: "SparkSession",
+    spark: SparkSession,
     source: str | Path,
     *,
     to: str | Path,

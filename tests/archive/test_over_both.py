@@ -1,16 +1,23 @@
 """One read over an archive and the nodes: the same events, whichever of the two has them."""
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from eventlog import blocking
-from eventlog.errors import ArchiveRefused, BadPredicate, EventsTrimmed, InvalidArgument
+from eventlog.errors import ArchiveDamaged, ArchiveRefused, BadPredicate, EventsTrimmed, InvalidArgument
+from eventlog.hashing import hash_key, segment_of
+from eventlog.ids import ID_MAX
 from eventlog.integrations import archive as archives
+from eventlog.integrations.archive.events import Judge
+from eventlog.integrations.archive.ranges import RowBounds
+from tests.archive.conftest import SEGMENTS
 from tests.process.nodes import NodeProcess
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(120)]
@@ -84,6 +91,54 @@ def test_a_condition_means_the_same_on_both_sides(client: blocking.Client, tmp_p
     archives.archive(client, "whole", path, round_events=60, upto=half)
     over_both = seen(archives.event_batches(archives.open(path), client, "whole", **options))
     assert over_both == seen(cache.event_batches(**options))
+
+
+def test_what_cannot_match_is_not_read_and_the_place_moves_on(client: blocking.Client, tmp_path: Path) -> None:
+    cache = client.create_cache("pruned")
+    for low in range(0, 400, 50):
+        cache.put_many([(f"k{key}", {"n": key}) for key in range(low, low + 50)])
+    half = seen(cache.event_batches())[250][0]
+    archives.archive(client, "pruned", tmp_path / "a", round_events=100, upto=half, tasks=4)
+    found, segment = archives.open(tmp_path / "a"), segment_of(hash_key(b"k7"), SEGMENTS)
+    event = next(event for event in cache.events() if event.key == "k7")
+    conditions = [f"segment = {segment}", "key = 'k7'", "key IN ('k7')", f"id <= {event.id} AND segment = {segment}", "kind = 'REMOVED'"]
+    for where in conditions[:4]:
+        pieces = found.pieces(Judge(client, "pruned", where=where, parameters=None, select=None).bounds(0, half, segments=None))
+        assert 0 < len(pieces) <= len(found.files) / 4 + 1
+    everything = {where: seen(cache.event_batches(where=where)) for where in conditions}
+    shutil.copytree(tmp_path / "a", tmp_path / "few")
+    kept = {Path(piece.path).name for piece in pieces} | {file.path.split("/")[-1] for file in found.pieces(of(segment))}
+    for file in (tmp_path / "few").glob("day=*/*.parquet"):
+        if file.name not in kept:
+            file.unlink()
+    few = archives.open(tmp_path / "few")
+    for where in conditions[:4]:
+        batches = list(archives.event_batches(few, client, "pruned", where=where, until_id=half))
+        assert seen(batches) == [row for row in everything[where] if row[0] <= half]
+        assert batches[-1].last_id == half
+    assert seen(archives.event_batches(found, client, "pruned", where=conditions[4])) == []
+    with pytest.raises(ArchiveDamaged):
+        seen(archives.event_batches(few, client, "pruned"))
+
+
+def of(segment: int) -> RowBounds:
+    return RowBounds(after=0, upto=ID_MAX, segments=frozenset({segment}))
+
+
+@pytest.mark.parametrize("columns", [("id",), ("key", "value"), ("id", "before", "headers"), ("kind", "offset")])
+@pytest.mark.parametrize("where", [None, "value.n = 2", "before.n = 1 AND key < 'k5'", "kind = 'REMOVED'"])
+def test_columns_are_the_same_on_both_sides(client: blocking.Client, tmp_path: Path, columns: tuple[str, ...], where: str | None) -> None:
+    cache = client.cache("whole") if "whole" in {info.name for info in client.list_caches()} else whole(client)
+    half = seen(cache.event_batches())[180][0]
+    archives.archive(client, "whole", tmp_path / "half", round_events=60, upto=half)
+
+    def table(batches: Any) -> pa.Table:
+        return pa.Table.from_batches([batch.arrow() for batch in batches])
+
+    options = {"columns": columns} | ({} if where is None else {"where": where})
+    over_both = table(archives.event_batches(archives.open(tmp_path / "half"), client, "whole", **options))
+    assert over_both.schema.names == list(columns)
+    assert over_both == table(cache.event_batches(**options))
 
 
 def whole(client: blocking.Client) -> blocking.Cache:

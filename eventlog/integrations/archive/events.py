@@ -18,8 +18,10 @@ from eventlog import blocking
 from eventlog.arrays import Ints
 from eventlog.batch.columns import Column, EventColumns, columns_of_joined, join_events, joined_of
 from eventlog.batch.join import Joined
+from eventlog.batch.marks import CONTENT
 from eventlog.client.formats import CacheFormat
 from eventlog.client.reading.batches import EventBatch
+from eventlog.client.reading.columns import checked_columns
 from eventlog.client.reading.filtering import Parameters, Select, compiled_here, filter_of
 from eventlog.client.reading.pieces import NO_EVENTS, arrange, take_apart
 from eventlog.client.reading.wanted import position_after
@@ -37,7 +39,8 @@ if TYPE_CHECKING:
 _KINDS: Final = pa.array(KIND_NAMES, pa.string())
 _PLACES: Final = {"ids": "id", "segments": "segment", "offsets": "offset", "epochs": "epoch"}
 _JUDGED: Final = ("where", "parameters", "select")
-_BOTH: Final = ("segments", "order", "max_bytes")
+_BOTH: Final = ("segments", "order", "max_bytes", "columns")
+_ALWAYS: Final = ("id", "segment", "offset", "epoch", "kind", "key")
 _NODES: Final = ("follow", "on_trimmed", "on_stalled", "poll_interval_ms")
 
 
@@ -56,8 +59,8 @@ def event_batches(
 
     None is the archive that is noted with the cache, opened where the read needs it; without one the nodes have what there is.
 
-    Options are `where`, `parameters`, `select` and `segments`, which hold for both, and `order`, `max_bytes`, `follow`, `on_trimmed`,
-    `on_stalled` and `poll_interval_ms`, which are the nodes'. A beginning before the archive's is asked of the nodes.
+    Options are `where`, `parameters`, `select`, `segments` and `columns`, which hold for both, and `order`, `max_bytes`, `follow`,
+    `on_trimmed`, `on_stalled` and `poll_interval_ms`, which are the nodes'. A beginning before the archive's is asked of the nodes.
 
     Raises:
         ArchiveRefused: it is another cache's.
@@ -74,16 +77,18 @@ def event_batches(
         if archive is None:
             return source.event_batches(from_id, until_id=until_id, **options)
     archive.check_of(client, cache)
-    judge = Judge(client, cache, **{name: options.get(name) for name in _JUDGED})
+    columns = checked_columns(options.get("columns"))
+    judge = Judge(client, cache, columns=columns, **{name: options.get(name) for name in _JUDGED})
     start = archive.after if from_id is None else from_id
 
     def both() -> Iterator[EventBatch]:
         at = start
         if archive.after <= start < archive.upto:
             end = archive.upto if until_id is None else min(until_id, archive.upto)
-            for rows in archive.history(start, end, bounds=judge.bounds(start, end, segments=options.get("segments"))):
-                yield judge.batch(rows)
-            yield judge.nothing(end)  # of what was not read nothing matches, either
+            bounds = judge.bounds(start, end, segments=options.get("segments"))
+            for rows in archive.history(start, end, columns=judge.read, bounds=bounds):
+                yield judge.batch(rows).showing(columns)
+            yield judge.nothing(end).showing(columns)  # of what was not read nothing matches, either
             at = end
         if until_id is None or until_id > at:
             yield from source.event_batches(at, until_id=until_id, **options)
@@ -95,8 +100,16 @@ class Judge:
     """Makes events of rows, those that match a condition and as a selection has them, as a node would."""
 
     def __init__(
-        self, client: blocking.Client, cache: str, *, where: str | None, parameters: Parameters | None, select: Select | None
+        self,
+        client: blocking.Client,
+        cache: str,
+        *,
+        where: str | None,
+        parameters: Parameters | None,
+        select: Select | None,
+        columns: Collection[str] | None = None,
     ) -> None:
+        self._without = frozenset[str]() if columns is None else CONTENT.difference(columns)
         info = client.cache(cache).info()
         chosen = filter_of(where=where, parameters=parameters, select=select)
         self._key_segments = partial(_segments_of, count=client.segments_count, by_prefix=info.route_by_prefix) if info.state else None
@@ -114,6 +127,14 @@ class Judge:
             values=form.avro,
         )
 
+    @property
+    def read(self) -> list[str]:
+        """The columns of an archive that it has to be given."""
+        found = CONTENT - self._without
+        if self._compiled is not None:
+            found |= {*self._compiled.plan.fields} | self._compiled.columns & CONTENT
+        return [*_ALWAYS, *(name for name in ("value", "before", "headers") if name in found)]
+
     def bounds(self, after: int, upto: int, *, segments: Collection[int] | None) -> RowBounds:
         """Return within which bounds of `(after, upto]` and `segments`, None for all, everything is that can match."""
         within = None if self._compiled is None else self._compiled.bounds
@@ -128,6 +149,7 @@ class Judge:
             upto=min(upto, within.id_high),
             segments=chosen,
             keys=(min(within.keys), max(within.keys)) if within.keys else None,
+            kinds=frozenset(name.encode() for kind, name in enumerate(KIND_NAMES) if within.kinds >> kind & 1),
         )
 
     def nothing(self, last_id: int) -> EventBatch:
@@ -139,7 +161,7 @@ class Judge:
         last = pc.max(rows.column("id")).as_py()
         joined = _joined(sorted_rows(rows))
         if self._compiled is not None:
-            joined = _matching(joined, self._compiled)
+            joined = _matching(joined, self._compiled, without=self._without)
         if not joined.events:
             return self.nothing(last)
         body = memoryview(joined.runs.tobytes() + joined.block)
@@ -162,28 +184,31 @@ def event_columns(rows: pa.RecordBatch) -> EventColumns:
     return columns_of_joined([_joined(rows)])
 
 
-def _matching(joined: Joined, compiled: "Compiled") -> Joined:
+def _matching(joined: Joined, compiled: "Compiled", *, without: frozenset[str]) -> Joined:
     events = columns_of_joined([joined])
     events = events.take(np.flatnonzero(compiled.mask(events)))
     return join_events(
         events,
-        values=compiled.project(events),
-        before=compiled.project(events, image="before") if events.before is not None else None,
+        values=None if "value" in without else compiled.project(events),
+        before=None if "before" in without or events.before is None else compiled.project(events, image="before"),
         keeps_before=compiled.keeps_before,
+        without=without,
     )
 
 
 def _joined(rows: pa.RecordBatch) -> Joined:
     placed = _Rows(**{name: rows.column(column).to_numpy().astype(np.int64) for name, column in _PLACES.items()})
-    headers = rows.column("headers")
-    has_before = rows.column("before").null_count < len(rows)
+    names = rows.schema.names
+    headers = rows.column("headers") if "headers" in names else None
+    has_before = "before" in names and rows.column("before").null_count < len(rows)
+    nothing = bytes(4 * (len(rows) + 1)), b""
     return joined_of(
         placed,
         kinds=pc.index_in(rows.column("kind"), _KINDS).to_numpy().astype(np.uint8),
         keys=_column(rows.column("key")),
-        values=_column(rows.column("value")),
+        values=_column(rows.column("value")) if "value" in names else nothing,
         before=_column(rows.column("before")) if has_before else None,
-        headers=_headers(headers) if len(headers.keys) else None,
+        headers=_headers(headers) if headers is not None and len(headers.keys) else None,
     )
 
 

@@ -103,4 +103,5 @@ def _groups_within(metadata: Any, bounds: RowBounds | None) -> list[int]:
             return None
         return tuple(end.encode() if isinstance(end, str) else end for end in (found.min, found.max))
 
-    return [group for group in every if bounds.may_meet(ids=ends(group, "id"), segments=ends(group, "segment"), keys=ends(group, "key"))]
+    names = {"ids": "id", "segments": "segment", "keys": "key", "kinds": "kind"}
+    return [group for group in every if bounds.may_meet(**{what: ends(group, name) for what, name in names.items()})]

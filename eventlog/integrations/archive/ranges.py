@@ -25,21 +25,30 @@ class Range:
 class RowBounds:
     """Rows of an archive: ids in `(after, upto]` of `segments`, None for all.
 
-    Of these nobody wants a key below the first of `keys` or above the second, as bytes; that prunes what is read, and is judged elsewhere.
+    Of these nobody wants a key below the first of `keys` or above the second, as bytes, or a kind that is not among `kinds`, by name. That
+    prunes what is read, and is judged elsewhere.
     """
 
     after: int
     upto: int
     segments: frozenset[int] | None = None
     keys: tuple[bytes, bytes] | None = None
+    kinds: frozenset[bytes] | None = None
 
     def may_meet(
-        self, *, ids: tuple[int, int] | None = None, segments: tuple[int, int] | None = None, keys: tuple[bytes, bytes] | None = None
+        self,
+        *,
+        ids: tuple[int, int] | None = None,
+        segments: tuple[int, int] | None = None,
+        keys: tuple[bytes, bytes] | None = None,
+        kinds: tuple[bytes, bytes] | None = None,
     ) -> bool:
         """Return whether rows within some lowest and highest values, None where nobody knows them, can be among these."""
         if ids is not None and (ids[1] <= self.after or ids[0] > self.upto):
             return False
         if keys is not None and self.keys is not None and (keys[1] < self.keys[0] or keys[0] > self.keys[1]):
+            return False
+        if kinds is not None and self.kinds is not None and not any(kinds[0] <= kind <= kinds[1] for kind in self.kinds):
             return False
         if self.segments is None or segments is None:
             return self.segments is None or bool(self.segments)

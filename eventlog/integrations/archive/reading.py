@@ -171,7 +171,7 @@ class Archive:
         """Yield the events of a file within bounds as they lie in it, in `columns`, by default all. Raises ArchiveDamaged."""
         names = list(columns) or self.schema.names
         table = _only(self._read([file], self._schema_of(names, bounds), bounds), bounds)
-        yield from table.select(names).combine_chunks().to_batches(max_chunksize=BATCH_ROWS)
+        yield from (batch for batch in table.select(names).combine_chunks().to_batches(max_chunksize=BATCH_ROWS) if len(batch))
 
     def stretches(self, after: int = -1) -> Iterator[tuple[list[Round], pa.Table]]:
         """Yield the events behind an id by segment and id, one stretch of ids after the other, with the rounds that they are.

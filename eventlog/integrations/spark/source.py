@@ -296,7 +296,12 @@ class _Reading:
     def _judge(self) -> Judge:
         options = self._options
         return Judge(
-            client_of(options), options.cache, where=options.where, parameters=options.parameters, select=list(options.select) or None
+            client_of(options),
+            options.cache,
+            where=options.where,
+            parameters=options.parameters,
+            select=list(options.select) or None,
+            columns=self._shape.read,
         )
 
     def _read_file(self, wanted: FileRange) -> "Iterator[pa.RecordBatch]":
@@ -307,7 +312,7 @@ class _Reading:
                 yield rows_of(rows)
             return
         judge, is_avro = self._judge(), _columns_of(options).is_avro
-        for rows in archive.read_file(wanted.file, wanted.bounds):
+        for rows in archive.read_file(wanted.file, wanted.bounds, columns=judge.read):
             batch = judge.batch(rows)
             if len(batch):
                 yield rows_of(record_batch(batch, self._shape.read, cache=options.cache, is_avro=is_avro))

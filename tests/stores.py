@@ -37,6 +37,10 @@ class SteppedStore(MemoryStore):
         found: Snapshot = self._through("snapshot", super().snapshot)
         return found
 
+    def read_state(self, lower: bytes, upper: bytes, *, limit: int) -> list[Pair]:
+        found: list[Pair] = self._through("read_state", partial(super().read_state, limit=limit), lower, upper)
+        return found
+
     def read_logs(self, ranges: Sequence[Range], *, bytes_max: int) -> list[Pair]:
         found: list[Pair] = self._through("read_logs", partial(super().read_logs, bytes_max=bytes_max), ranges)
         return found

@@ -53,11 +53,10 @@ class FakeCluster:
         await server.stop(grace_ms=0)
 
     def hang(self, number: int) -> None:
-        """Have a member say nothing any more, with its connections open."""
+        """Have a member say nothing any more, with its connections open, and take nothing: it has more at hand than it may."""
         self.hung.add(number)
         for connection in self._servers[number].connections:
-            assert connection._transport is not None
-            connection._transport.pause_reading()
+            connection.budget.used += 2 * connection.budget.limit
 
     async def close(self) -> None:
         for number in list(self._servers):
@@ -80,6 +79,11 @@ class FakeCluster:
     def stages(self, number: int) -> list[ConnectionStage]:
         """Where each connection of a member is."""
         return [connection.session.stage for connection in self._servers[number].connections]
+
+    @property
+    def asked_for_topology(self) -> int:
+        """How often any member was asked who leads what."""
+        return sum(count for (_, kind), count in self.asked.items() if kind == "get_topology")
 
     def segments_of(self, number: int) -> list[int]:
         return [segment for segment, owner in enumerate(self.primaries) if owner == number]

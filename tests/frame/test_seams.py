@@ -17,9 +17,9 @@ from tests.frame.test_tree import TOP, place, python_files, tree_of
 
 pytestmark = pytest.mark.source
 
-PUT_IN_PLACE_MAX = 35
+PUT_IN_PLACE_MAX = 30
 """A quarter is Python's own: the resolver, the loop's calls. Most of the others make a step inside fail or come late."""
-PRIVATE_NAMES_MAX = 42
+PRIVATE_NAMES_MAX = 30
 """Most are moments inside of a node or a connection that nothing outside brings about, a few each."""
 APART = (TOP / "tests" / "benchmarks", TOP / "tests" / "sim" / "cores")
 """What the one tests is no product; planted bugs, in the other, stand in place of what is inside."""

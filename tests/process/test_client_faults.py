@@ -289,7 +289,7 @@ def test_an_answer_right_before_the_connection_breaks_counts(idempotent: bool) -
                 dispatch(exchange)
                 if exchange.kind == "write":
                     nonsense = bytes(64)  # no frame begins like this
-                    asyncio.get_running_loop().call_later(0.01, exchange.connection._transport.write, nonsense)
+                    asyncio.get_running_loop().call_later(0.01, exchange.connection.write, nonsense)
 
             node.dispatch = answer_and_break  # type: ignore[method-assign]
             road.lag_s = 0.03

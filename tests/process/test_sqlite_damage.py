@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from eventlog.control.cluster import ClusterRecords
-from eventlog.control.metastores import sqlite
 from eventlog.control.metastores.resolving import ResolvingStore, RetryOptions
 from eventlog.control.metastores.sqlite import SqliteOptions, open_sqlite
 from eventlog.errors import EventLogError, MetadataLost, MetadataUnavailable, UnsupportedFormat, WrongCluster
@@ -149,9 +148,21 @@ def test_a_row_that_is_not_as_it_was_written_is_named(path, damage):
     assert "damaged" in refusal(path)
 
 
-def test_a_revision_below_those_of_its_rows_is_named(path):
+async def clock_at(path, revision):
+    """Return the row that says how far a store of its own is: revision, what was compacted, checksum."""
+    store = await open_sqlite(path, create=True)
+    for number in range(revision):
+        await store.commit({}, puts={f"k/{number}": b"v"})
+    await store.close()
     with closing(sqlite3.connect(path)) as file:
-        file.execute("UPDATE clock SET revision = 3, crc = ?", (sqlite._clock_crc(3, 0),))
+        return file.execute("SELECT revision, compacted, crc FROM clock").fetchone()
+
+
+def test_a_revision_below_those_of_its_rows_is_named(path):
+    row = asyncio.run(clock_at(path.with_name("other.db"), 3))
+    assert row[:2] == (3, 0)
+    with closing(sqlite3.connect(path)) as file:
+        file.execute("UPDATE clock SET revision = ?, compacted = ?, crc = ?", row)
         file.commit()
     assert "revision" in refusal(path)
 

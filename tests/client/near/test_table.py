@@ -1,5 +1,6 @@
 """Near tables by example, and against a log, primaries and a server that any order of things may happen to."""
 
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
@@ -37,18 +38,23 @@ def fill(table: NearTable, key: str, entry: object, *, as_of: int = 100, until: 
     table.end(begun, read(entry, as_of, until=until))
 
 
-def test_another_thread_may_read_while_everything_is_forgotten(monkeypatch):
-    table = table_of()
+class Left:
+    """An entry that tells when the table has let go of it."""
+
+
+def test_another_thread_may_read_while_everything_is_forgotten():
+    table, seen = table_of(), []
+
+    def read_meanwhile() -> None:
+        seen.append([table.find(key, 0.0) is MISS for key in "abcde"])
+
     for key in "abcde":
-        fill(table, key, key)
-    forget = NearTable._forget
-
-    def read_meanwhile(table: NearTable, slot) -> None:
-        assert all(table.find(key, 0.0) in {key, MISS} for key in "abcde")
-        forget(table, slot)
-
-    monkeypatch.setattr(NearTable, "_forget", read_meanwhile)
+        entry = Left()
+        weakref.finalize(entry, read_meanwhile)
+        fill(table, key, entry)
+    del entry
     table.forget()
+    assert seen == [[key <= gone for key in "abcde"] for gone in "abcde"], "each of them was read while the next ones were held"
     assert [table.find(key, 0.0) for key in "abcde"] == [MISS] * 5
 
 

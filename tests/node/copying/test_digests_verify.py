@@ -2,12 +2,14 @@
 
 import asyncio
 import dataclasses
+from collections import Counter
 from types import SimpleNamespace
 
 import msgspec
+import pytest
 
 from eventlog.control.records import ReplicaRecord, Versioned
-from eventlog.node.copying.digests import CopyVerifier
+from eventlog.node.copying.digests import Comparison, CopyVerifier
 from tests.loops import until
 from tests.node.nodes import with_node
 
@@ -40,17 +42,31 @@ def test_a_difference_is_told_as_long_as_the_segment_is_to_move(tmp_path):
     with_node(tmp_path, act)
 
 
-def test_what_was_found_as_controller_is_forgotten_by_who_is_it_no_more(tmp_path):
+class Compared:
+    """A node as far as verifiers are concerned. All copies differ in `why`, and are equal where that is empty."""
+
+    def __init__(self, view, why):
+        self.view = view
+        self.controller = SimpleNamespace(is_controller=True, wake=lambda: None)
+        self.failures = Counter()
+        self.digests = self
+        self._why = why
+
+    async def compare_all(self, wanted):
+        return [Comparison(segment=segment, digests={}, why=self._why) for segment, _ in wanted]
+
+
+@pytest.mark.parametrize("why", ["", "another digest"])
+def test_what_was_found_as_controller_is_forgotten_by_who_is_it_no_more(tmp_path, why):
     async def act(node):
-        verifier = await verifier_of_a_move(node)
-        verifier._equal.add((0, AWAY))
-        moving = node.view  # as it was then: the node goes on to follow what is so
-        assert verifier.differences
-        assert verifier.verified(moving)
-        is_it, node.controller = node.controller, SimpleNamespace(is_controller=False)
+        await verifier_of_a_move(node)
+        ground = Compared(node.view, why)
+        verifier = CopyVerifier(ground)
+        await verifier.turn()
+        assert (dict(verifier.differences), set(verifier.verified(ground.view))) == (({0: why}, set()) if why else ({}, {(0, AWAY)}))
+        ground.controller.is_controller = False
         running = asyncio.create_task(verifier.run())
-        await until(lambda: not (verifier.differences or verifier.verified(moving)))
+        await until(lambda: not (verifier.differences or verifier.verified(ground.view)))
         running.cancel()
-        node.controller = is_it
 
     with_node(tmp_path, act)

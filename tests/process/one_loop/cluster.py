@@ -103,6 +103,7 @@ class Cluster:
         self.location: Location = parse_location(f"sqlite:{directory / 'meta.sqlite'}")
         self.nodes = [Running(self, index) for index in range(3)]
         self.lonely: set[int] = set()
+        self._told: dict[Node, dict[int, str]] = {}  # where each node was told that others are
         self.silent: set[int] = set()
         self._nobody = socket.create_server(("127.0.0.1", 0))  # takes connections, and says nothing
         self._nowhere = f"127.0.0.1:{self._nobody.getsockname()[1]}"
@@ -133,9 +134,10 @@ class Cluster:
             silent = near if node.number in self.silent else near & self.silent
             addresses = {number: node.view.members[number].address for number in near}
             addresses |= dict.fromkeys(silent, self._nowhere)
-            known = {number: peer.address for number, peer in node.peers._peers.items()}
+            known = self._told.get(node, {})
             node.peers.update({number: address for number, address in addresses.items() if known.get(number) == address})
             node.peers.update(addresses)
+            self._told[node] = addresses
 
     @property
     def sent_bytes(self) -> int:

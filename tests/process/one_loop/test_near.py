@@ -15,7 +15,7 @@ from eventlog.hashing import hash_key
 from eventlog.limits import NEAR_ENTRIES_MAX
 from eventlog.transport.connect import connect as dial
 from eventlog.wire.eventlog_pb2 import Message, NearInterest, NearWatch
-from tests.process.one_loop.clients import client_of, until
+from tests.process.one_loop.clients import client_of, stopped, until
 from tests.process.one_loop.cluster import SEGMENTS, Cluster, with_cluster
 
 STALENESS_MS = 20_000
@@ -123,19 +123,19 @@ def test_only_writes_to_keys_that_are_held_are_sent(tmp_path: Path):
         assert watching == []
         await kept(near, "a")
         assert [node.near.digests for node in cluster.up if node.near.digests] == [1]
-        told: list[int] = []
-        advance = near._table.advance
-
-        def spy(upto: int, *, digests, ids) -> None:
-            told.extend(digests)
-            advance(upto, digests=digests, ids=ids)
-
-        near._table.advance = spy
+        digest = hash_key(b"a").to_bytes(8, "little")
+        watch = Message(near_watch=NearWatch(cache_id=cluster.up[0].caches.named("c").cache_id, latest=True, digests=1))
+        connection = await dial("127.0.0.1", cluster.nodes[0].port)
+        stream = connection.stream(watch, digest, credit_bytes=1 << 20)
+        assert (await anext(stream)).message.stream_item.near_item.digests == 0
         for number in range(50):
             await other.put(f"other{number}", number)
-        await other.put("a", 1)
+        stored = await other.put("a", 1)
+        item = await anext(stream)
+        assert (item.message.stream_item.near_item.digests, bytes(item.body)) == (1, digest + stored.id.to_bytes(8, "little"))
         await until(lambda: near.peek("a", "miss") == "miss")
-        assert told == [hash_key(b"a")]
+        connection.close()
+        await connection.wait_closed()
 
     with_near(tmp_path, act)
 
@@ -170,18 +170,24 @@ def test_after_the_death_of_its_node_it_goes_on_with_what_it_has(tmp_path: Path)
 def test_it_forgets_everything_when_retention_has_passed_its_place(tmp_path: Path):
     async def act(cluster: Cluster, near: NearCache, cache: Cache, other: Cache) -> None:
         await other.put("a", 1)
-        await kept(near, "a")
-        near._table.upto = 1  # as if it had been away for as long as events are kept
-        (serving,) = [node for node in cluster.up if node.near.digests]
-        for number in range(200):
-            await other.put(f"k{number}", number)
-        for node in cluster.up:
-            node.caches.named("c").trimmed_ids[:] = node.low.limit()
-            node.caches.named("c").trimmed_offsets[:] = 10
-        for connection in next(running for running in cluster.nodes if running.node is serving).server.connections:
-            connection.abort()
-        await until(lambda: near.statistics.resets == 1)
-        assert (await kept(near, "a")).value == 1
+
+        async def live(stand_still) -> None:
+            async with client_of(cluster) as own, (await own.cache("c")).near(max_staleness_ms=STALENESS_MS) as away:
+                await kept(away, "a")
+                stand_still()
+                await until(lambda: away.statistics.resets == 1)
+                assert (await kept(away, "a")).value == 1
+
+        async with stopped(live) as go_on:
+            for number in range(200):
+                await other.put(f"k{number}", number)
+            for node in cluster.up:
+                node.caches.named("c").trimmed_ids[:] = node.low.limit()
+                node.caches.named("c").trimmed_offsets[:] = 10
+            for running in cluster.nodes:
+                for connection in running.server.connections:
+                    connection.abort()
+            await go_on()
 
     with_near(tmp_path, act)
 

@@ -1,9 +1,16 @@
 """Readers of a cluster of processes: at nodes with all copies, with some, with none, while a primary is killed."""
 
 import asyncio
+import random
+import threading
+from typing import Any
+
+import pyarrow as pa
 
 import eventlog
+from eventlog import blocking
 from tests.process.clusters import ClusterProcesses
+from tests.process.roads import Roads
 
 
 class Follower:
@@ -92,3 +99,33 @@ def test_a_gateway_serves_every_reader_and_writer(tmp_path):
         some = [cluster.rows("consume", "c", "--segments", "0-7", node=node) for node in range(4)]
         assert some[3] == some[0] == [row for row in rows[0] if row["segment"] < 8]
         cluster.until(lambda found: found.held_by == "", node=3)
+
+
+def test_columns_are_left_out_of_what_other_nodes_hold_while_one_is_killed(tmp_path):
+    def read(cluster: ClusterProcesses, node: int, **options: Any) -> tuple[pa.Table, int]:
+        """Return what is read at one node alone, and how many bytes came from it."""
+        with Roads([cluster[node].address]) as roads, blocking.connect(roads.addresses[0], routing="any", timeout_ms=60_000) as client:
+            cache = client.cache("c")
+            cache.info()
+            before = roads.passed()
+            table = pa.Table.from_batches([batch.arrow() for batch in cache.event_batches(max_bytes=100_000, **options) if len(batch)])
+            return table, roads.passed() - before
+
+    with ClusterProcesses(tmp_path, count=4) as cluster, blocking.connect(*cluster.addresses, timeout_ms=60_000) as client:
+        cluster.balance()
+        cache = client.create_cache("c", before=True)
+        for round_ in range(2):
+            noise = random.Random(round_)
+            cache.put_many([(f"k{number}", {"round": round_, "noise": noise.randbytes(400).hex()}) for number in range(1_500)])
+        for options in ({}, {"where": "key >= 'k1'"}, {"where": "value.round = 1"}):
+            whole, all_bytes = read(cluster, 3, **options)
+            for columns in (["id", "key"], ["id"], ["offset", "before"]):
+                found, came = read(cluster, 3, columns=columns, **options)
+                assert found == whole.select(columns)
+                assert came < all_bytes * (0.8 if "before" in columns else 0.2)
+        whole, _ = read(cluster, 3)
+        killing = threading.Thread(target=cluster.kill, args=(0,))
+        killing.start()
+        found = [read(cluster, node, columns=["id", "key"])[0] for node in (1, 2, 3)]
+        killing.join()
+        assert [table == whole.select(["id", "key"]) for table in found] == [True] * 3

@@ -15,7 +15,7 @@ from eventlog.errors import ArchiveDamaged, ArchiveRefused, BadPredicate, Events
 from eventlog.hashing import hash_key, segment_of
 from eventlog.ids import ID_MAX
 from eventlog.integrations import archive as archives
-from eventlog.integrations.archive.events import Judge
+from eventlog.integrations.archive.events import Judge, facts_of
 from eventlog.integrations.archive.ranges import RowBounds
 from tests.archive.conftest import SEGMENTS
 from tests.process.nodes import NodeProcess
@@ -103,7 +103,9 @@ def test_what_cannot_match_is_not_read_and_the_place_moves_on(client: blocking.C
     event = next(event for event in cache.events() if event.key == "k7")
     conditions = [f"segment = {segment}", "key = 'k7'", "key IN ('k7')", f"id <= {event.id} AND segment = {segment}", "kind = 'REMOVED'"]
     for where in conditions[:4]:
-        pieces = found.pieces(Judge(client, "pruned", where=where, parameters=None, select=None).bounds(0, half, segments=None))
+        pieces = found.pieces(
+            Judge(facts_of(client, cache.info()), where=where, parameters=None, select=None).bounds(0, half, segments=None)
+        )
         assert 0 < len(pieces) <= len(found.files) / 4 + 1
     everything = {where: seen(cache.event_batches(where=where)) for where in conditions}
     shutil.copytree(tmp_path / "a", tmp_path / "few")

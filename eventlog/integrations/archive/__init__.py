@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from eventlog.integrations.archive.auditing import Audit as Audit
     from eventlog.integrations.archive.auditing import audit as audit
+    from eventlog.integrations.archive.both import event_batches_async as event_batches_async
     from eventlog.integrations.archive.events import event_batches as event_batches
     from eventlog.integrations.archive.folding import state as state
     from eventlog.integrations.archive.merging import Merged as Merged
@@ -32,6 +33,7 @@ _PLACES: Final = {
     "audit": "auditing",
     "compact": "merging",
     "event_batches": "events",
+    "event_batches_async": "both",
     "noted": "noting",
     "open": "reading",
     "rebuild": "rebuilding",
@@ -47,6 +49,7 @@ __all__ = [
     "audit",
     "compact",
     "event_batches",
+    "event_batches_async",
     "noted",
     "open",
     "rebuild",

@@ -5,10 +5,10 @@ same code and mean the same on both sides of the seam. The seam is one id: the a
 for what comes behind.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -25,6 +25,7 @@ from eventlog.client.reading.columns import checked_columns
 from eventlog.client.reading.filtering import Parameters, Select, compiled_here, filter_of
 from eventlog.client.reading.pieces import NO_EVENTS, arrange, take_apart
 from eventlog.client.reading.wanted import position_after
+from eventlog.client.values import CacheInfo
 from eventlog.errors import InvalidArgument
 from eventlog.events import KIND_NAMES, EventSource, encode_headers
 from eventlog.hashing import hash_key, route_bytes, segment_of
@@ -69,31 +70,73 @@ def event_batches(
         InvalidArgument: there is no such option.
         EventsTrimmed: retention has passed the end of the archive: what lies between is nowhere.
     """
-    if alien := set(options) - {*_JUDGED, *_BOTH, *_NODES}:
-        raise InvalidArgument(why=f"a read over an archive takes no {', '.join(sorted(alien))}")
+    check_options(options)
     source = client.cache(cache)
-    if archive is None:
-        archive = noted_for(client, cache, from_id, segments=options.get("segments"))
-        if archive is None:
-            return source.event_batches(from_id, until_id=until_id, **options)
-    archive.check_of(client, cache)
-    columns = checked_columns(options.get("columns"))
-    judge = Judge(client, cache, columns=columns, **{name: options.get(name) for name in _JUDGED})
-    start = archive.after if from_id is None else from_id
+    found = noted_for(client, cache, from_id, segments=options.get("segments")) if archive is None else archive
+    if found is None:
+        return source.event_batches(from_id, until_id=until_id, **options)
+    found.check_of(client, cache)
+    part = ArchivePart(found, facts_of(client, client.describe_cache(cache)), from_id, until_id=until_id, **options)
 
     def both() -> Iterator[EventBatch]:
-        at = start
-        if archive.after <= start < archive.upto:
-            end = archive.upto if until_id is None else min(until_id, archive.upto)
-            bounds = judge.bounds(start, end, segments=options.get("segments"))
-            for rows in archive.history(start, end, columns=judge.read, bounds=bounds):
-                yield judge.batch(rows).showing(columns)
-            yield judge.nothing(end).showing(columns)  # of what was not read nothing matches, either
-            at = end
-        if until_id is None or until_id > at:
-            yield from source.event_batches(at, until_id=until_id, **options)
+        yield from part.batches()
+        if part.goes_on:
+            yield from source.event_batches(part.end, until_id=until_id, **options)
 
     return both()
+
+
+def check_options(options: Mapping[str, Any]) -> None:
+    """Raise InvalidArgument for what a read over both does not take."""
+    if alien := set(options) - {*_JUDGED, *_BOTH, *_NODES}:
+        raise InvalidArgument(why=f"a read over an archive takes no {', '.join(sorted(alien))}")
+
+
+class ArchivePart:
+    """What an archive has of a read: from its beginning to `end`, where the nodes go on if it `goes_on`."""
+
+    def __init__(self, archive: Archive, facts: "JudgeFacts", from_id: int | None, *, until_id: int | None, **options: Any) -> None:
+        self._archive = archive
+        self._columns = checked_columns(options.get("columns"))
+        self._judge = Judge(facts, columns=self._columns, **{name: options.get(name) for name in _JUDGED})
+        self._segments = options.get("segments")
+        self._start = self.end = archive.after if from_id is None else from_id
+        if archive.after <= self._start < archive.upto:
+            self.end = archive.upto if until_id is None else min(until_id, archive.upto)
+        self.goes_on = until_id is None or until_id > self.end
+
+    def batches(self) -> Iterator[EventBatch]:
+        """Yield it, and last the batch that says that everything up to `end` has been."""
+        if self.end <= self._start:
+            return
+        bounds = self._judge.bounds(self._start, self.end, segments=self._segments)
+        for rows in self._archive.history(self._start, self.end, columns=self._judge.read, bounds=bounds):
+            yield self._judge.batch(rows).showing(self._columns)
+        yield self._judge.nothing(self.end).showing(self._columns)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgeFacts:
+    """What must be known of a cache to make events of it."""
+
+    info: CacheInfo
+    cluster: str
+    segments: int
+
+
+class Knowing(Protocol):
+    """A client that is connected, of either kind."""
+
+    @property
+    def cluster(self) -> str: ...
+
+    @property
+    def segments_count(self) -> int: ...
+
+
+def facts_of(client: Knowing, info: CacheInfo) -> JudgeFacts:
+    """Return what must be known of a cache that a client has described."""
+    return JudgeFacts(info=info, cluster=client.cluster, segments=client.segments_count)
 
 
 class Judge:
@@ -101,8 +144,7 @@ class Judge:
 
     def __init__(
         self,
-        client: blocking.Client,
-        cache: str,
+        facts: JudgeFacts,
         *,
         where: str | None,
         parameters: Parameters | None,
@@ -110,20 +152,20 @@ class Judge:
         columns: Collection[str] | None = None,
     ) -> None:
         self._without = frozenset[str]() if columns is None else CONTENT.difference(columns)
-        info = client.cache(cache).info()
+        info = facts.info
         chosen = filter_of(where=where, parameters=parameters, select=select)
-        self._key_segments = partial(_segments_of, count=client.segments_count, by_prefix=info.route_by_prefix) if info.state else None
+        self._key_segments = partial(_segments_of, count=facts.segments, by_prefix=info.route_by_prefix) if info.state else None
         self._compiled = None if chosen is None else compiled_here(chosen, info)
         form = CacheFormat(info)
         if chosen is not None and chosen.select:
             form = form.selected()
         self._source = EventSource(
-            cache=cache,
+            cache=info.name,
             cache_id=info.id,
-            cluster=client.cluster,
+            cluster=facts.cluster,
             text_keys=form.is_text,
             json_values=form.is_json,
-            position_at=partial(position_after, None, (client.cluster, info.id, client.segments_count)),
+            position_at=partial(position_after, None, (facts.cluster, info.id, facts.segments)),
             values=form.avro,
         )
 

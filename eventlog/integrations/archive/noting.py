@@ -5,6 +5,7 @@ from collections.abc import Collection
 from eventlog import blocking
 from eventlog.errors import ArchiveRefused, EventsTrimmed
 from eventlog.integrations.archive.reading import Archive, open_archive
+from eventlog.integrations.archive.table import TableIdentity, identity_of
 
 
 def noted(client: blocking.Client, cache: str) -> Archive | None:
@@ -15,12 +16,16 @@ def noted(client: blocking.Client, cache: str) -> Archive | None:
         ArchiveUnreachable: the object store does not answer.
     """
     place = client.describe_cache(cache).archive
-    if not place:
-        return None
+    return opened_for(place, identity_of(client, cache)) if place else None
+
+
+def opened_for(place: str, identity: TableIdentity) -> Archive:
+    """Open an archive that is noted with the cache of an identity. Raises as `noted`."""
     try:
         found = open_archive(place)
-        found.check_of(client, cache)
+        found.check(identity)
     except ArchiveRefused as error:
+        cache = identity.cache
         why = f"{error.why}; it is noted with cache {cache!r}, until: eventlog cache alter {cache} --no-archive"
         raise ArchiveRefused(path=place, why=why) from error
     return found

@@ -67,9 +67,12 @@ class Archive:
 
     def check_of(self, client: blocking.Client, cache: str) -> None:
         """Raise ArchiveRefused unless these are the events of a cache as it is now."""
-        found = identity_of(client, cache)
-        if found != self._table.identity:
-            raise ArchiveRefused(path=self.address, why=f"it has {self._table.identity}, and not {found}")
+        self.check(identity_of(client, cache))
+
+    def check(self, identity: TableIdentity) -> None:
+        """Raise ArchiveRefused unless these are the events of the cache of an identity."""
+        if identity != self._table.identity:
+            raise ArchiveRefused(path=self.address, why=f"it has {self._table.identity}, and not {identity}")
 
     @property
     def after(self) -> int:

@@ -36,7 +36,7 @@ from eventlog import blocking
 from eventlog.client.reports import Plan
 from eventlog.errors import EventLogError, EventsTrimmed, InvalidArgument
 from eventlog.integrations.archive.columns import ArchiveColumns, columns_of, read_columns, record_batch, state_batch
-from eventlog.integrations.archive.events import Judge
+from eventlog.integrations.archive.events import Judge, facts_of
 from eventlog.integrations.archive.folding import check_final
 from eventlog.integrations.archive.folding import state as entries_at
 from eventlog.integrations.archive.noting import noted_for
@@ -296,8 +296,7 @@ class _Reading:
     def _judge(self) -> Judge:
         options = self._options
         return Judge(
-            client_of(options),
-            options.cache,
+            facts_of(client_of(options), self._cache.info()),
             where=options.where,
             parameters=options.parameters,
             select=list(options.select) or None,

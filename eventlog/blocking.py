@@ -466,6 +466,7 @@ class WorkConsumer(_Facade[AsyncWorkConsumer]):
     """A member of a work group, as `eventlog.client.members.work.WorkConsumer`; from entering it to leaving it."""
 
     member_id: str = _same("member_id")
+    in_hand: frozenset[int] = _same("in_hand")
 
     def __enter__(self) -> Self:
         self._thread.run(self._async.open())

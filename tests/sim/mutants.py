@@ -2,12 +2,17 @@
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
+from secrets import randbelow
 from typing import Any, Final
 
 import numpy as np
 
+from eventlog.errors import EventLogError
 from eventlog.events import Change
+from eventlog.state.producers import TRANSACTIONS_FROM
+from eventlog.write.transactions import NextStep
 from tests.sim.cores.mutants import Mutant, instead
 
 
@@ -96,6 +101,39 @@ def _see_without_judging(original: Callable[..., Any]) -> Callable[..., Any]:
     return see
 
 
+def _publish_as_anybody(original: Callable[..., Any]) -> Callable[..., Any]:
+    async def publish_segment(self: Any, request: Any, *, timeout_ms: int) -> None:
+        again = type(request)()
+        again.CopyFrom(request)
+        again.producer, again.first = TRANSACTIONS_FROM + randbelow(1 << 62), 0
+        await original(self, again, timeout_ms=timeout_ms)
+
+    return publish_segment
+
+
+def _one_place_for_all_attempts(original: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda self, segment, attempt: original(self, segment, bytes(len(attempt)))
+
+
+def _decide_again(original: Callable[..., Any]) -> Callable[..., Any]:
+    def step_of(found: Any, batch: int) -> NextStep:
+        step: NextStep = original(found, batch)
+        return NextStep.BEGIN if step is NextStep.GO_ON and found.batch == batch else step
+
+    return step_of
+
+
+def _carry_out_later(original: Callable[..., Any]) -> Callable[..., Any]:
+    async def carry_out(self: Any, cache: Any, found: Any, staged: Any, *, deadline: float) -> None:
+        async def later() -> None:
+            with suppress(EventLogError):
+                await original(self, cache, found, staged, deadline=deadline)
+
+        self._node.own(asyncio.create_task(later()))
+
+    return carry_out
+
+
 MUTANTS: Final = (
     Mutant(
         name="commit before the storage thread's answer",
@@ -177,5 +215,29 @@ MUTANTS: Final = (
         target="eventlog.groups.work:SegmentQueue.kept",
         make=_keep_as_done_what_was_handed_out,
         seed=7,
+    ),
+    Mutant(
+        name="batch not written as its transaction's producer",
+        target="eventlog.node.consumers.transactions:Transactions.publish_segment",
+        make=_publish_as_anybody,
+        seed=0,
+    ),
+    Mutant(
+        name="attempts laid ready in one place",
+        target="eventlog.node.consumers.transactions:Transactions._prefix",
+        make=_one_place_for_all_attempts,
+        seed=0,
+    ),
+    Mutant(
+        name="batch decided again with other attempts",
+        target="eventlog.write.transactions:step_of",
+        make=_decide_again,
+        seed=0,
+    ),
+    Mutant(
+        name="batch done before it is written",
+        target="eventlog.node.consumers.transactions:Transactions._carry_out",
+        make=_carry_out_later,
+        seed=0,
     ),
 )

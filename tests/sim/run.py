@@ -23,6 +23,7 @@ from tests.sim.clients import (
     Program,
     Querying,
     Retaining,
+    Transacting,
     Workers,
     Writer,
     judge_writes,
@@ -37,7 +38,7 @@ FAULT_S = (0.1, 7.0)  # beyond what a lease lasts
 MEMBERS = 2
 QUIET_S = 60.0
 RUN_S = 600.0
-KINDS: Final = ("counting", "workers", "listener", "near", "reader", "iterating", "querying", "retaining")
+KINDS: Final = ("counting", "workers", "listener", "near", "reader", "iterating", "querying", "retaining", "transacting")
 MORE: Final = 3
 """How many kinds of clients a run has beside those that are in each: all of them at once would make it slow."""
 
@@ -103,6 +104,8 @@ class Run:
                     found.append(Iterating(program))
                 case "querying":
                     found.append(Querying(program))
+                case "transacting":
+                    found.append(Transacting(program))
                 case _:
                     short = await client.create_cache(Retaining.NAME, format="bytes", retain_events=RETAINED)
                     await short.register(id=Retaining.LISTENER, durable=True, hold=1 << 30)
@@ -116,7 +119,7 @@ class Run:
         self._stage = "the last writes"
         program.is_over = True
         async with asyncio.timeout(QUIET_S):
-            ending = (Writer, Counting)
+            ending = (Writer, Counting, Transacting)
             await asyncio.gather(*(task for task, one in zip(tasks, participants, strict=True) if isinstance(one, ending)))
         self._stage = "reading the log"
         log = Log(await self._settled(program.cache))

@@ -1,4 +1,7 @@
-"""Batches of 1,000 events of 100 B written while 1,000 followers read 1 kB a second or nothing; the same writer without them."""
+"""Batches of 1,000 events of 100 B written while 1,000 followers read 1 kB a second or nothing; the same writer without them.
+
+The followers are clients of ours, and after those as many streams over HTTP.
+"""
 
 import asyncio
 import socket
@@ -9,7 +12,6 @@ from dataclasses import dataclass
 from benchmarks.figures import Row, Scale, bounded, many, note
 from benchmarks.processes import Address, Node, PeakMemory, cpu_seconds, in_child, scratch
 from eventlog.transport.connect import connect
-from eventlog.transport.connection import Connection
 from eventlog.transport.greeting import GreetingOptions
 from eventlog.wire.eventlog_pb2 import Message, Poll, Watch
 
@@ -35,19 +37,21 @@ class Found:
 
 
 def run(scale: Scale) -> Iterator[Row]:
-    with scratch() as directory, Node(directory / "data", "--segments", "64") as node:
-        found = in_child(_measure, node.address, scale.of(FOLLOWERS, quick=99), scale.of(SECONDS, quick=1), scale.of(ROUNDS, quick=1))
-    alone, beside = _middle(found.alone), _middle(found.beside)
-    yield Row(
-        case="events written beside them",
-        measured=f"{many(beside)}/s",
-        bare=f"{many(alone)}/s",
-        ratio=beside / alone,
-        target=f">= {SHARE_MIN:g}x",
-        reached=beside >= SHARE_MIN * alone,
-    )
-    yield bounded("memory of the node grew by", value=found.grown_bytes / (1 << 20), unit="MiB", at_most=GROWTH_MIB_MAX)
-    yield note("CPU of the node", f"{found.cores_beside:.2f} cores beside them, {found.cores_alone:.2f} alone")
+    for way in ("clients", "HTTP"):
+        with scratch() as directory, Node(directory / "data", "--segments", "64") as node:
+            sizes = (scale.of(FOLLOWERS, quick=99), scale.of(SECONDS, quick=1), scale.of(ROUNDS, quick=1))
+            found = in_child(_measure, node.address, way, sizes)
+        alone, beside = _middle(found.alone), _middle(found.beside)
+        yield Row(
+            case=f"{way}: events written beside them",
+            measured=f"{many(beside)}/s",
+            bare=f"{many(alone)}/s",
+            ratio=beside / alone,
+            target=f">= {SHARE_MIN:g}x",
+            reached=beside >= SHARE_MIN * alone,
+        )
+        yield bounded(f"{way}: memory of the node grew by", value=found.grown_bytes / (1 << 20), unit="MiB", at_most=GROWTH_MIB_MAX)
+        yield note(f"{way}: CPU of the node", f"{found.cores_beside:.2f} cores beside them, {found.cores_alone:.2f} alone")
 
 
 def _middle(rates: list[float]) -> float:
@@ -55,15 +59,11 @@ def _middle(rates: list[float]) -> float:
 
 
 class Follower:
-    """Watches as any follower does; its socket is read from a little now and then, or never."""
+    """Follows a cache; its socket is read from a little now and then, or never."""
 
-    def __init__(self, connection: Connection, cache_id: int) -> None:
-        transport = connection._transport
-        assert transport is not None
+    def __init__(self, transport: asyncio.Transport) -> None:
         transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, SOCKET_BYTES)
         self._transport = transport
-        self._stream = connection.stream(Message(watch=Watch(poll=Poll(cache_id=cache_id, latest=True), follow=True)))
-        connection.flush()
         transport.pause_reading()
 
     async def trickle(self) -> None:
@@ -74,10 +74,31 @@ class Follower:
             self._transport.pause_reading()
             await asyncio.sleep(SOCKET_BYTES / BYTES_A_SECOND)
 
+    def abort(self) -> None:
+        """Go away without a word."""
+        self._transport.abort()
 
-def _measure(address: Address, followers: int, seconds: int, rounds: int) -> Found:
+
+async def _client(address: Address, cache_id: int) -> Follower:
+    connection = await connect(address.host, address.port, options=GreetingOptions(client="slow follower"))
+    connection.stream(Message(watch=Watch(poll=Poll(cache_id=cache_id, latest=True), follow=True)))
+    connection.flush()
+    assert connection._transport is not None
+    return Follower(connection._transport)
+
+
+async def _http(address: Address, _cache_id: int) -> Follower:
+    host, _, port = address.http.rpartition(":")
+    transport, _ = await asyncio.get_running_loop().create_connection(asyncio.Protocol, host, int(port))
+    transport.write(f"GET /v1/caches/slow/events?follow=true&after=latest HTTP/1.1\r\nHost: {address.http}\r\n\r\n".encode())
+    return Follower(transport)
+
+
+def _measure(address: Address, way: str, sizes: tuple[int, int, int]) -> Found:
     import eventlog
 
+    followers, seconds, rounds = sizes
+    follow = _client if way == "clients" else _http
     values = {f"key-{number}": "x" * 84 for number in range(BATCH)}
 
     async def write(cache: eventlog.Cache) -> tuple[float, float]:
@@ -101,9 +122,7 @@ def _measure(address: Address, followers: int, seconds: int, rounds: int) -> Fou
                 with PeakMemory(address.pid) as peak_alone:
                     await write(cache)
                     alone.append(await write(cache))
-                options = GreetingOptions(client="slow follower")
-                connections = [await connect(address.host, address.port, options=options) for _ in range(followers)]
-                readers = [Follower(connection, cache_id) for connection in connections]
+                readers = [await follow(address, cache_id) for _ in range(followers)]
                 tasks = [asyncio.ensure_future(reader.trickle()) for reader in readers[::2]]
                 with PeakMemory(address.pid) as peak:
                     await write(cache)  # fills what lies between the node and a reader who does not read
@@ -112,8 +131,8 @@ def _measure(address: Address, followers: int, seconds: int, rounds: int) -> Fou
                 for task in tasks:
                     task.cancel()
                 await asyncio.gather(*tasks, return_exceptions=True)
-                for connection in connections:
-                    connection.abort()
+                for reader in readers:
+                    reader.abort()
                 await asyncio.sleep(1)
         return Found(
             alone=[rate for rate, _ in alone],

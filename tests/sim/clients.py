@@ -47,6 +47,7 @@ class Program:
     now_us: Callable[[], int]
     until: Callable[[Callable[[], object]], Awaitable[None]]
     is_over: bool = False
+    publishing: asyncio.Event = field(default_factory=asyncio.Event)
     written: list[Written] = field(default_factory=list)
     reached: Counter[str] = field(default_factory=Counter)
     violations: list[str] = field(default_factory=list)
@@ -609,6 +610,7 @@ class Transacting:
             try:
                 parts = parts or [await self._part(number, part) for part in range(self.PARTS)]
                 batch.named.append(tuple(attempt for attempt, _ in parts))
+                program.publishing.set()
                 patience_ms = program.chance.randint(*PUBLISH_MS)
                 is_repeated = await program.cache.publish(self.NAME, number, [staged for _, staged in parts], timeout_ms=patience_ms)
             except EventLogError as error:

@@ -3,6 +3,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -34,6 +35,9 @@ NODES = 3
 WRITERS = 3
 FAULTS = (3, 6)
 BETWEEN_S = (0.2, 3.0)
+AMBUSHED = 0.5
+AMBUSH_S = 1.0
+PUBLISHING_S = 0.02  # about what a publication takes
 FAULT_S = (0.1, 7.0)  # beyond what a lease lasts
 MEMBERS = 2
 QUIET_S = 60.0
@@ -162,6 +166,8 @@ class Run:
         chance = program.chance
         for _ in range(chance.randint(*FAULTS)):
             await asyncio.sleep(chance.uniform(*BETWEEN_S))
+            if chance.random() < AMBUSHED:
+                await self._ambush(program)
             host = chance.choice(self.world.hosts)
             fault = chance.choice((self._crash, self._pause, self._cut, self._jump, self._blackout, self._drain))
             if host.started is None or any(other.started is None for other in self.world.hosts):
@@ -170,6 +176,15 @@ class Run:
             await fault(host, chance.uniform(*FAULT_S))
         for host in self.world.hosts:
             host.clock_off_ms = 0
+
+    async def _ambush(self, program: Program) -> None:
+        """Wait for the middle of a publication, if there is any."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(AMBUSH_S):
+                program.publishing.clear()
+                await program.publishing.wait()
+                await asyncio.sleep(program.chance.random() * PUBLISHING_S)
+                program.reached["ambush"] += 1
 
     async def _crash(self, host: Host, seconds: float) -> None:
         host.crash()

@@ -1,7 +1,7 @@
 """Events of a cache as a stream: lines of JSON, or server-sent events where a browser's `EventSource` asks for these.
 
 What is not read stays with the node: a stream writes one batch when the socket has taken the last, so a reader that has stopped costs a
-cursor and a batch.
+cursor, what is read ahead for it and a batch as it is told: about a MiB.
 """
 
 import asyncio
@@ -20,6 +20,7 @@ from eventlog.http.calls import Call, Route, condition_of, id_of, is_number, tol
 from eventlog.http.local import LocalCore, LocalReads
 from eventlog.http.shared import SharedAnswers
 from eventlog.limits import POLL_WAIT_MS_MAX
+from eventlog.transport.link import limit_kernel_queue
 
 SERVER_SENT: Final = "text/event-stream"
 LINES: Final = "application/x-ndjson"
@@ -212,8 +213,10 @@ class EventStream:
                     found, upcoming = upcoming.result(), None
                     if found is None:
                         break
-                    await self._write(self._told(found, left))
-                    left -= len(found)
+                    told, count = self._told(found, left), len(found)
+                    found = None  # it is as large again, and the socket may take long
+                    await self._write(told)
+                    left -= count
             finally:
                 if upcoming is not None:
                     upcoming.cancel()
@@ -236,6 +239,7 @@ class EventStream:
     async def _write(self, data: bytes) -> None:
         """Have the socket take bytes, and wait until it takes more."""
         if not self.has_begun:
+            limit_kernel_queue(self._request.transport, BATCH_BYTES)
             await self.response.prepare(self._request)
         if data:
             await self.response.write(data)

@@ -42,7 +42,7 @@ from eventlog.transport.greeting import GreetingOptions
 from eventlog.transport.inside import connect_inside
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message, PollAnswer
-from eventlog.wire.flow import ProcessBudget
+from eventlog.wire.flow import Arena, ProcessBudget
 from eventlog.wire.kinds import read_error
 from eventlog.wire.session import SessionOptions
 
@@ -61,14 +61,15 @@ class InsideRoads(KnownRoutes):
         self._dispatch = dispatch
         self._connect = GreetingOptions(client=NAME, session=session, bytes_in_flight_max=PROCESS_BYTES_IN_FLIGHT_MAX)
         self._process = ProcessBudget(PROCESS_BYTES_IN_FLIGHT_MAX)
+        self._arena = Arena()
         self._connection: Connection | None = None
         self._opening = asyncio.Lock()
         self._session = session
 
     def another(self) -> "InsideRoads":
-        """Return a road of its own, counted with this one."""
+        """Return a road of its own, counted with this one, through the same memory."""
         found = InsideRoads(self._dispatch, self._session)
-        found._process = self._process
+        found._process, found._arena = self._process, self._arena
         return found
 
     def now(self) -> float:
@@ -93,7 +94,7 @@ class InsideRoads(KnownRoutes):
             if self.is_closed:
                 raise ClientClosed(what="HTTP server")
             if self._connection is None or self._connection.is_closed:
-                self._connection = await connect_inside(self._dispatch, self._connect, process=self._process, name=NAME)
+                self._connection = await connect_inside(self._dispatch, self._connect, process=self._process, arena=self._arena, name=NAME)
                 self.greeted(self._connection.hello, where="this node")
             return self._connection
 

@@ -12,23 +12,27 @@ from eventlog.errors import Misuse
 from eventlog.transport.connection import Connection, Dispatch, Exchange
 from eventlog.transport.greeting import GreetingOptions, hello_of
 from eventlog.transport.link import Link
-from eventlog.wire.flow import ByteBudget, ProcessBudget
+from eventlog.wire.flow import Arena, ByteBudget, ProcessBudget
 from eventlog.wire.reader import Reader
 from eventlog.wire.session import Role, Session
 
 Buffer = bytes | bytearray | memoryview
 
 
-async def connect_inside(dispatch: Dispatch, options: GreetingOptions, *, process: ProcessBudget, name: str) -> Connection:
+async def connect_inside(
+    dispatch: Dispatch, options: GreetingOptions, *, process: ProcessBudget, arena: Arena | None = None, name: str
+) -> Connection:
     """Return an open connection whose requests `dispatch` answers. Close it with `close` and `wait_closed`.
 
-    `process` counts what all of these connections have asked and not been answered; `name` is what the answering end knows this one by.
+    `process` counts what all of these connections have asked and not been answered, and `arena` is the memory in which things arrive:
+    who opens many has them share one, for each has its own otherwise. `name` is what the answering end knows this one by.
 
     Raises:
         EventLogError: `dispatch` refused Hello.
     """
-    asking = _end("client", options, process=ProcessBudget(options.bytes_in_flight_max), dispatch=_refuse)
-    answering = _end("server", options, process=process, dispatch=dispatch)
+    arena = Arena() if arena is None else arena
+    asking = _end("client", options, process=ProcessBudget(options.bytes_in_flight_max), arena=arena, dispatch=_refuse)
+    answering = _end("server", options, process=process, arena=arena, dispatch=dispatch)
     answering.is_inside = True
     here, there = _Memory(asking, "node"), _Memory(answering, name)
     here.other, there.other = there, here
@@ -42,9 +46,9 @@ async def connect_inside(dispatch: Dispatch, options: GreetingOptions, *, proces
     return asking
 
 
-def _end(role: Role, options: GreetingOptions, *, process: ProcessBudget, dispatch: Dispatch) -> Connection:
+def _end(role: Role, options: GreetingOptions, *, process: ProcessBudget, arena: Arena, dispatch: Dispatch) -> Connection:
     session = Session(role, options.session)
-    reader = Reader(frame_bytes_max=session.frame_bytes_in_max, claims=ProcessBudget(options.bytes_in_flight_max))
+    reader = Reader(frame_bytes_max=session.frame_bytes_in_max, arena=arena, claims=ProcessBudget(options.bytes_in_flight_max))
     return Connection(session, reader, ByteBudget(options.bytes_in_flight_max, process), dispatch=dispatch)
 
 

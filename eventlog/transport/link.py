@@ -117,10 +117,7 @@ class Link(asyncio.BufferedProtocol):
         """Queue little of what the peer does not read, here and in the kernel, which by itself keeps megabytes for each connection."""
         if self._transport is not None:
             self._limit_queue(self._transport, WRITE_LOW_BYTES)
-        found: socket.socket | None = self._transport.get_extra_info("socket") if self._transport is not None else None
-        option = getattr(socket, "TCP_NOTSENT_LOWAT", None)
-        if found is not None and option is not None and found.family in (socket.AF_INET, socket.AF_INET6):
-            found.setsockopt(socket.IPPROTO_TCP, option, KERNEL_UNSENT_BYTES)
+        limit_kernel_queue(self._transport, KERNEL_UNSENT_BYTES)
 
     def _limit_queue(self, transport: asyncio.Transport, size: int) -> None:
         """Be told when more than `size` bytes are in the socket's queue, at once if they are."""
@@ -361,6 +358,14 @@ def _coalesce(buffers: Buffers) -> Buffers:
     if small:
         found.append(b"".join(small))
     return found
+
+
+def limit_kernel_queue(transport: asyncio.BaseTransport | None, size: int) -> None:
+    """Have the kernel keep about `size` bytes of what is not sent yet, where it can be told; by itself it keeps megabytes."""
+    found: socket.socket | None = None if transport is None else transport.get_extra_info("socket")
+    option = getattr(socket, "TCP_NOTSENT_LOWAT", None)
+    if found is not None and option is not None and found.family in (socket.AF_INET, socket.AF_INET6):
+        found.setsockopt(socket.IPPROTO_TCP, option, size)
 
 
 def _name_of(transport: asyncio.BaseTransport) -> str:

@@ -1,6 +1,7 @@
 """Many writes by one request, of which a node refuses some: what is sent again, and what is told of each."""
 
 import asyncio
+import tracemalloc
 from collections.abc import Callable
 
 import numpy as np
@@ -87,3 +88,28 @@ def test_what_may_have_been_written_or_is_refused_for_good_is_told_of_its_rows_a
     assert node.writes == [[0, 1, 2, 3]]
     told = [(type(one), one.outcome) if one is not None else None for one in found.errors]
     assert told == [(type(error), error.outcome) if segment == 2 else None for segment in segments_of_keys()]
+
+
+ROADS = 50
+ROAD_BYTES_MAX = 100 << 10
+
+
+def test_a_further_road_takes_little_memory():
+    """Each stream has one, and most of them wait for something to happen."""
+    node = WritingNode(lambda _before, _segment: None)
+
+    async def main() -> int:
+        first = InsideRoads(node.dispatch, SessionOptions())
+        roads = [first, *(first.another() for _ in range(ROADS))]
+        try:
+            await first.connection(0, 0.0)
+            tracemalloc.start()
+            for road in roads:
+                await road.connection(0, 0.0)
+            return tracemalloc.get_traced_memory()[0]
+        finally:
+            tracemalloc.stop()
+            for road in roads:
+                await road.close()
+
+    assert asyncio.run(main()) < ROADS * ROAD_BYTES_MAX

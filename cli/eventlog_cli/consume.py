@@ -117,8 +117,7 @@ def command(
     start: Start = from_id if from_id is not None else "earliest" if from_time is None else id_before(from_time)
     reading["follow"] = reading["follow"] or start == "latest"
     reading["params"] = dict(params) or None
-    kept = None if file is None else file.read()
-    start = kept or start
+    start = (kept := None if file is None else file.read()) or start
     with open_client() as client:
         cache, listener = client.cache(cache_name), reading["listener"]
         if tail is not None and kept is None:
@@ -134,11 +133,11 @@ def command(
         if file is not None and kept is None and start != "earliest":
             file.write(str(start))
         goes_on = listener is not None and from_id is None and from_time is None and start == "earliest"
-        batches: Iterator[EventBatch]
-        if archive is None:
-            batches = cache.event_batches(from_id=None if goes_on else start, state_first=state_first, **reading)
-        else:
-            batches = _over_archive(client, cache_name, archive, start, **reading)
+        batches: Iterator[EventBatch] = (
+            cache.event_batches(from_id=None if goes_on else start, state_first=state_first, **reading)
+            if archive is None
+            else _over_archive(client, cache_name, archive, start, **reading)
+        )
         printer = Printer(render, file=file, events_max=events_max)
         try:
             printer.run(batches)

@@ -24,11 +24,11 @@ from tests.sim.clients import (
     Program,
     Querying,
     Retaining,
-    Transacting,
     Workers,
     Writer,
     judge_writes,
 )
+from tests.sim.transacting import Transacting
 from tests.sim.world import Host, World
 
 NODES = 3

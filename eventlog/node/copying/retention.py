@@ -205,6 +205,7 @@ class Retention:
                 plan = self._plan(cache, merged(logs), holds, ceiling=min(ceiling, committed))
                 if plan.window:
                     plan = await self._refined(cache, plan)
+                plan = await self._proved(cache, plan, merged(logs).steps)
                 if ceiling < plan.now.id:
                     look = None  # not all of it is on disk yet
             held = self._held(cache, merged(logs), holds)
@@ -253,12 +254,35 @@ class Retention:
     async def _refined(self, cache: CacheState, plan: TrimPlan) -> TrimPlan:
         """Return the plan with the best cut in its window: the stored values in it are asked for."""
         assert plan.window is not None
-        request = pb.RetentionSteps(cache_id=cache.cache_id, after=plan.window[0], upto=plan.top.id)
-        answers = await self._ask(Message(retention_steps=request), self._told, cache)
-        found = [exact_in(one.retention_steps_answer) for one in answers]
-        events = sum(exact.top.events for exact in found)
-        top = OwnStep(request.upto, events, plan.top.nbytes)
+        found = await self._asked_exactly(cache, after=plan.window[0], upto=plan.top.id)
+        top = OwnStep(plan.top.id, sum(exact.top.events for exact in found), plan.top.nbytes)
         return refine(replace(plan, top=top), [head for exact in found for head in exact.heads])
+
+    async def _proved(self, cache: CacheState, plan: TrimPlan, steps: Sequence[Step]) -> TrimPlan:
+        """Return the plan with a cut that the limits let go by what lies at or below it, a lower one if need be.
+
+        Groups of several primaries overlap: values that end below a step are counted with the step of their group, which lies above.
+        """
+        below = [step for step in steps if plan.trimmed.id < step.id < plan.cut.id]
+        back = 1
+        while plan.removes:
+            answers = await self._asked_exactly(cache, after=plan.cut.id, upto=plan.cut.id)
+            events = sum(exact.top.events for exact in answers)
+            share = plan.now.nbytes * events // max(plan.now.events, 1)
+            cut = OwnStep(plan.cut.id, events, max(plan.cut.nbytes, share))
+            if plan.rule.lets_go(cut):
+                return replace(plan, cut=cut)
+            low: Step = below[-back] if back <= len(below) else plan.trimmed
+            window = (max(low.id, plan.trimmed.id), cut.id)
+            plan = await self._refined(cache, replace(plan, cut=low, top=cut, window=window))
+            below, back = [step for step in below if step.id < plan.cut.id], 2 * back
+        return plan
+
+    async def _asked_exactly(self, cache: CacheState, *, after: int, upto: int) -> list[Exact]:
+        """Return what each primary has in `(after, upto]`."""
+        request = pb.RetentionSteps(cache_id=cache.cache_id, after=after, upto=upto)
+        answers = await self._ask(Message(retention_steps=request), self._told, cache)
+        return [exact_in(one.retention_steps_answer) for one in answers]
 
     async def _cut_all(self, cache: CacheState, plan: TrimPlan, *, held: dict[str, int], dry_run: bool) -> pb.RunRetentionAnswer:
         """Have all primaries remove what the plan says, or say what that would be."""

@@ -9,6 +9,7 @@ import pytest
 
 from eventlog.errors import EventsTrimmed
 from eventlog.hashing import hash_key, segment_of
+from eventlog.limits import STEP_EVENTS
 from eventlog.node.node import Node
 from eventlog.transport.connection import Connection
 from eventlog.wire import eventlog_pb2 as pb
@@ -18,6 +19,7 @@ from tests.process.one_loop.clients import on_spread_cluster, poll, register
 from tests.process.one_loop.cluster import SEGMENTS, Cluster
 
 KEPT = 100
+BYTES_BESIDE = 16  # of an event, for its key, kind and places
 
 
 async def write(cluster: Cluster, names: Iterable[str], *, size: int = 10) -> int:
@@ -72,6 +74,23 @@ def test_one_cut_leaves_what_is_to_be_kept_and_copies_follow_it(tmp_path: Path) 
         assert (await retain(connections[0])).removed == 0
 
     on_spread_cluster(tmp_path, act, retain_events=KEPT)
+
+
+@pytest.mark.parametrize("limit", ["events", "bytes"])
+def test_groups_of_several_primaries_that_overlap_do_not_let_go_too_much(limit: str, tmp_path: Path) -> None:
+    """Each group is as long as a step, and all of one moment lie side by side: what ends below a step is more than what it counts."""
+    written, size = 8 * STEP_EVENTS, 40
+    options = {"retain_events": written // 2} if limit == "events" else {"retain_bytes": written // 2 * (size + BYTES_BESIDE)}
+
+    async def act(cluster: Cluster, connections: list[Connection]) -> None:
+        for _ in range(2):
+            await write(cluster, [f"k{number}" for number in range(written // 2)], size=size)
+        await cluster.until(lambda: kept(cluster) == written)
+        await retain(connections[0])
+        assert written // 2 <= kept(cluster) <= written * 6 // 10 + len(cluster.up) * SEGMENTS
+        assert (await retain(connections[1])).removed == 0
+
+    on_spread_cluster(tmp_path, act, **options)
 
 
 def test_a_copy_that_was_away_trims_when_it_is_back(tmp_path: Path) -> None:

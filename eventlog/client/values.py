@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from functools import cached_property
 from operator import index
-from pathlib import Path
+from os import PathLike, fspath
+from os.path import abspath
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NoReturn
 
 from eventlog.batch.marks import ABSENT, REFUSED
@@ -209,10 +210,10 @@ def cache_options(options: dict[str, object]) -> pb.CacheOptions:
 
 def _archive_place(archive: object) -> str:
     """Return where an archive is for everybody, whatever folder they are in."""
-    given = str(archive) if isinstance(archive, Path) else archive
+    given = fspath(archive) if isinstance(archive, PathLike) else archive
     if not isinstance(given, str):
         raise InvalidArgument(why=f"archive is {archive!r}: give a path, or an address of an object store")
-    return str(Path(given).absolute()) if given and "://" not in given else given
+    return abspath(given) if given and "://" not in given else given  # noqa: PTH100 -- short commands do without pathlib
 
 
 def _take_lists(found: pb.CacheOptions, given: dict[str, object]) -> None:

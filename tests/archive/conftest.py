@@ -1,22 +1,5 @@
 """A node for the tests of a module, and its client."""
 
-from collections.abc import Iterator
+from tests.process.module_node import client, node
 
-import pytest
-
-from eventlog import blocking
-from tests.process.nodes import NodeProcess
-
-SEGMENTS = 16
-
-
-@pytest.fixture(scope="module")
-def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
-    with NodeProcess(tmp_path_factory.mktemp("node"), "--segments", str(SEGMENTS)) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def client(node: NodeProcess) -> Iterator[blocking.Client]:
-    with blocking.connect(node.address) as connected:
-        yield connected
+__all__ = ["client", "node"]

@@ -83,6 +83,18 @@ def test_it_has_every_event_once_in_the_order_of_ids_and_goes_on_where_it_ends(
         found.history(upto=second.upto + 1)
 
 
+def test_an_archive_is_proved_as_it_was_when_it_was_opened_whatever_comes_later(
+    client: blocking.Client, cache: blocking.Cache, tmp_path: Path
+) -> None:
+    write(cache, rounds=1)
+    archives.archive(client, cache.name, tmp_path / "a")
+    found = archives.open(tmp_path / "a")
+    write(cache, rounds=1)
+    archives.archive(client, cache.name, tmp_path / "a")
+    assert (found.verify().events, archives.audit(client, cache.name, found).differences) == (202, ())
+    assert archives.open(tmp_path / "a").verify().rounds == 2
+
+
 def test_other_tools_read_it(client: blocking.Client, cache: blocking.Cache, tmp_path: Path) -> None:
     write(cache)
     archives.archive(client, cache.name, tmp_path / "a")

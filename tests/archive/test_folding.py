@@ -17,8 +17,8 @@ from eventlog.hashing import hash_key, segment_of
 from eventlog.ids import time_of
 from eventlog.integrations import archive as archives
 from eventlog.integrations.archive.ranges import RowBounds
-from tests.archive.conftest import SEGMENTS
 from tests.examples import examples
+from tests.process.module_node import SEGMENTS
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(120)]
 KEYS = 120

@@ -20,8 +20,8 @@ from eventlog.integrations.archive.place import place_of
 from eventlog.integrations.archive.ranges import Range
 from eventlog.integrations.archive.rounds import write_range
 from eventlog.integrations.archive.table import ArchiveTable, Round, identity_of
-from tests.archive.conftest import SEGMENTS
 from tests.archive.s3 import free_port, s3_server
+from tests.process.module_node import SEGMENTS
 from tests.process.nodes import NodeProcess
 
 pytestmark = [pytest.mark.process, pytest.mark.source, pytest.mark.timeout(180)]

@@ -17,7 +17,7 @@ from eventlog.ids import ID_MAX
 from eventlog.integrations import archive as archives
 from eventlog.integrations.archive.events import Judge, facts_of
 from eventlog.integrations.archive.ranges import RowBounds
-from tests.archive.conftest import SEGMENTS
+from tests.process.module_node import SEGMENTS
 from tests.process.nodes import NodeProcess
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(120)]

@@ -1,5 +1,5 @@
-"""The node and the client that tests of archives have, too."""
+"""A node for the tests of a module, and its client."""
 
-from tests.archive.conftest import SEGMENTS, client, node
+from tests.process.module_node import client, node
 
-__all__ = ["SEGMENTS", "client", "node"]
+__all__ = ["client", "node"]

@@ -1,4 +1,4 @@
-"""One SparkSession for all of these tests, which are the lane of their own that has PySpark."""
+"""One SparkSession for all of these tests, which are the lane of their own that has PySpark; a node for each module."""
 
 import os
 import sys
@@ -8,6 +8,9 @@ from typing import Any
 
 import pytest
 
+from tests.process.module_node import client, node
+
+__all__ = ["client", "node", "spark"]
 _QUICK = {
     "spark.ui.enabled": "false",
     "spark.driver.host": "127.0.0.1",

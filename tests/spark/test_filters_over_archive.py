@@ -15,21 +15,9 @@ from hypothesis import given, settings
 from eventlog import blocking
 from eventlog.integrations import archive as archives
 from tests.process.nodes import NodeProcess
-from tests.spark.test_source_filters import KEYS, PUSHDOWN, SEGMENTS, conditions, found
+from tests.spark.test_source_filters import KEYS, PUSHDOWN, conditions, found
 
 pytestmark = [pytest.mark.process, pytest.mark.spark, pytest.mark.timeout(300)]
-
-
-@pytest.fixture(scope="module")
-def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
-    with NodeProcess(tmp_path_factory.mktemp("node"), "--segments", str(SEGMENTS)) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def client(node: NodeProcess) -> Iterator[blocking.Client]:
-    with blocking.connect(node.address) as connected:
-        yield connected
 
 
 @pytest.fixture(scope="module")

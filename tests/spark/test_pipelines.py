@@ -1,7 +1,6 @@
 """Pipelines on Spark: tasks that fail are done again, and what they wrote twice is in the table once."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -39,18 +38,6 @@ def test_an_archive_is_written_by_tasks_and_goes_on_where_it_ends(spark: Any, tm
         assert pipelines.archive(spark, "orders", servers=node.address, to=tmp_path / "a")["events"] == 0
         frame = spark.read.option("basePath", str(tmp_path / "a")).parquet(*map(str, found.files))
         assert frame.count() == 2_000
-
-
-@pytest.fixture(scope="module")
-def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
-    with NodeProcess(tmp_path_factory.mktemp("node"), "--segments", "16") as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def client(node: NodeProcess) -> Iterator[blocking.Client]:
-    with blocking.connect(node.address) as connected:
-        yield connected
 
 
 @pytest.fixture(scope="module")

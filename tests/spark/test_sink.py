@@ -4,7 +4,6 @@ import json
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,18 +14,6 @@ from tests.process.clusters import ClusterProcesses
 from tests.process.nodes import NodeProcess
 
 pytestmark = [pytest.mark.process, pytest.mark.spark, pytest.mark.timeout(300)]
-
-
-@pytest.fixture(scope="module")
-def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
-    with NodeProcess(tmp_path_factory.mktemp("node"), "--segments", "16") as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def client(node: NodeProcess) -> Iterator[blocking.Client]:
-    with blocking.connect(node.address) as connected:
-        yield connected
 
 
 def write(frame: Any, addresses: str, cache: str, **options: str) -> None:

@@ -7,7 +7,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,19 +19,6 @@ from tests.process.nodes import NodeProcess
 from tests.process.roads import Roads
 
 pytestmark = [pytest.mark.process, pytest.mark.spark, pytest.mark.timeout(300)]
-SEGMENTS = 16
-
-
-@pytest.fixture(scope="module")
-def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
-    with NodeProcess(tmp_path_factory.mktemp("node"), "--segments", str(SEGMENTS)) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def client(node: NodeProcess) -> Iterator[blocking.Client]:
-    with blocking.connect(node.address) as connected:
-        yield connected
 
 
 @pytest.fixture(scope="module")
@@ -315,7 +301,7 @@ def test_available_now_ends_while_others_write(spark: Any, node: NodeProcess, cl
 
 
 def test_nothing_is_lost_or_repeated_when_the_node_that_is_read_from_is_killed(spark: Any, tmp_path: Path) -> None:
-    with ClusterProcesses(tmp_path / "nodes", segments=SEGMENTS) as cluster:
+    with ClusterProcesses(tmp_path / "nodes") as cluster:
         cluster.balance()
         with blocking.connect(*cluster.addresses) as client:
             cache, batches = client.create_cache("c"), Batches()

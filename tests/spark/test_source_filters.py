@@ -11,24 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eventlog import blocking
+from tests.process.module_node import SEGMENTS
 from tests.process.nodes import NodeProcess
 
 pytestmark = [pytest.mark.process, pytest.mark.spark, pytest.mark.timeout(300)]
 PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
-SEGMENTS = 16
 KEYS = ("", "a", "a'b", 'a"b', "a\\b", "a%", "a_", "\x00", "\x7f", "\u00e9", "\uffff", "\U0001f600", "k1", "k10", "k2", "NULL", "?", ":a")
-
-
-@pytest.fixture(scope="module")
-def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
-    with NodeProcess(tmp_path_factory.mktemp("node"), "--segments", str(SEGMENTS)) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def client(node: NodeProcess) -> Iterator[blocking.Client]:
-    with blocking.connect(node.address) as connected:
-        yield connected
 
 
 @pytest.fixture(scope="module")

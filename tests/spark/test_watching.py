@@ -6,7 +6,7 @@ import re
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,18 +21,6 @@ from tests.process.nodes import NodeProcess
 
 pytestmark = [pytest.mark.process, pytest.mark.spark, pytest.mark.timeout(300)]
 WAIT_S = 30
-
-
-@pytest.fixture(scope="module")
-def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
-    with NodeProcess(tmp_path_factory.mktemp("node"), "--segments", "16") as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def client(node: NodeProcess) -> Iterator[blocking.Client]:
-    with blocking.connect(node.address) as connected:
-        yield connected
 
 
 def started(spark: Any, addresses: str, cache: str, checkpoint: Path, *, ends: bool = False, **options: str) -> Any:

@@ -4,6 +4,7 @@ An object store is reached as deltalake reaches it, so that there is one way to 
 store's own maker go by. What is written there is durable when the store has answered; in a folder it is synced.
 """
 
+import errno
 import os
 import re
 from collections.abc import Iterator, Sequence
@@ -101,9 +102,10 @@ class Folder:
         """See `ArchivePlace`."""
         target = self.folder / path
         target.parent.mkdir(parents=True, exist_ok=True)
-        pq.write_table(table, target, **options)
-        _sync(target)
-        _sync(target.parent)
+        with _naming(target):
+            pq.write_table(table, target, **options)
+            _sync(target)
+            _sync(target.parent)
         return target.stat().st_size
 
     def open(self, path: str) -> Path:
@@ -123,7 +125,26 @@ class Folder:
     @contextmanager
     def reached(self) -> Iterator[None]:
         """See `ArchivePlace`. What a file system does not do is its own error."""
+        with _naming(self.folder):
+            yield
+
+
+@contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    """Have an error of the file system say of which path it is: those of pyarrow and deltalake do not."""
+    try:
         yield
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        if error.filename is not None:
+            raise
+        raise OSError(error.errno or errno.EIO, _told(error), str(path)) from error
+
+
+def _told(error: OSError) -> str:
+    """Return what an error says, on one line."""
+    return " ".join(_COLOURS.sub("", str(error)).split())[:_WHY_MAX]
 
 
 def _sync(path: Path) -> None:
@@ -181,8 +202,7 @@ class ObjectStore:
         except FileNotFoundError:
             raise
         except OSError as error:
-            told = " ".join(_COLOURS.sub("", str(error)).split())
-            raise ArchiveUnreachable(path=self.address, why=told[:_WHY_MAX]) from error
+            raise ArchiveUnreachable(path=self.address, why=_told(error)) from error
 
 
 @cache

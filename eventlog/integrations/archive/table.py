@@ -249,14 +249,19 @@ class ArchiveTable:
         return next((found for limit in _COMMITS_LOOKED_AT for found in self.rounds(limit=limit)), None)
 
     def rounds(self, *, limit: int | None = None) -> list[Round]:
-        """Return the rounds that the table's log still tells of, the newest first."""
+        """Return the rounds that the table's log still tells of, the newest first.
+
+        The log tells of what was committed since this was refreshed, too, whose files are not known here: such rounds are left out.
+        """
         found = []
+        upto = self.upto
         with self.place.reached():
             history = self._delta.history(limit)
         for told in history:
             if f"{_PREFIX}upto" in told:
                 words = {name: json.loads(told[f"{_PREFIX}{name}"]) for name in Round.__dataclass_fields__}
-                found.append(Round(**words | {"ends": tuple(words["ends"])}))
+                if upto is not None and words["upto"] <= upto:
+                    found.append(Round(**words | {"ends": tuple(words["ends"])}))
         return found
 
     def dataset(self) -> Any:

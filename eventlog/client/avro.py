@@ -9,12 +9,12 @@ from io import BytesIO
 from typing import TYPE_CHECKING, Any, Final
 
 import fastavro
-from fastavro import _read_py
 
 from eventlog.errors import UnreadableValue
-from eventlog.predicate.avro import avro_json, read_whole
+from eventlog.predicate.avro import avro_json
 from eventlog.schema.avro import AvroSchema
 from eventlog.schema.avro_fit import Fitting
+from eventlog.schema.avro_values import AvroReader
 from eventlog.schema.strict_json import Misfit
 
 if TYPE_CHECKING:
@@ -36,8 +36,7 @@ class AvroFormat:
         self._plain = known.parsed
         self._takes_bytes = known.takes_bytes
         self._typed = known.typed
-        # the compiled one goes as deep as a value says, to the end of the stack
-        self._read = _read_py.schemaless_reader if known.is_recursive else fastavro.schemaless_reader
+        self._reader = AvroReader(known)
         self._fit = Fitting(self._typed).fit
         self.is_bytes = _may_be_bytes(self._typed)  # then bytes are a value, and not one that is encoded already
 
@@ -77,10 +76,7 @@ class AvroFormat:
         Raises:
             UnreadableValue: it was not written with this schema.
         """
-        return None if not data and self._takes_bytes else self._decode(data)
-
-    def _decode(self, data: bytes) -> Any:
-        return read_whole(self._read, data, self._typed)
+        return None if not data and self._takes_bytes else self._reader.read(data)
 
     def json(self, data: bytes) -> bytes:
         """Return a stored value as JSON, from which `encode` makes the same value again.
@@ -100,7 +96,7 @@ class AvroFormat:
             Misfit: not with this schema.
         """
         try:
-            self._decode(data)
+            self._reader.check(data)
         except UnreadableValue as error:
             raise Misfit(f"bytes that are not of the cache's Avro schema ({error.why})") from error
         return data

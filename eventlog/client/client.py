@@ -214,8 +214,9 @@ class Client(Shown):
     async def alter_cache(self, name: str, **options: object) -> CacheInfo:
         """Change options of a cache (those of `create_cache`; a limit of 0 is none) and return all of them.
 
-        Writes wait for `wait_listeners` as those of `put` do. `archive` notes where an archive of the cache is, for
-        readers over both: a path that all of them have, or an address; an empty one is none.
+        A newer `schema` of Avro has fields behind the others, each with a default, which old values have then; a handle that
+        was looked up before goes on with the fields that it knows. Writes wait for `wait_listeners` as those of `put` do. `archive`
+        notes where an archive of the cache is, for readers over both: a path that all of them have, or an address; an empty one is none.
 
         Raises:
             Unalterable: one is fixed at creation.

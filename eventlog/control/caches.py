@@ -51,6 +51,7 @@ from eventlog.limits import (
     PROMOTED_FIELDS_MAX,
 )
 from eventlog.schema.avro import AvroSchema
+from eventlog.schema.avro_values import why_not_grown
 from eventlog.schema.json_check import JsonCheck
 from eventlog.schema.json_types import read_json_schema
 
@@ -146,16 +147,20 @@ def check_alike(record: CacheRecord, given: Mapping[str, Any]) -> None:
     options, wanted = record.options, options_of(given)
     for name in (option for option in DECISIVE if option in given):
         found, other = getattr(options, name), getattr(wanted, name)
-        if name == "schema" and found and other:
-            found, other = _meaning(found, options.format), _meaning(other, wanted.format)
-        if found != other:
+        if name == "schema" and found and other and options.format == wanted.format:
+            is_alike = _are_alike(found, other, options.format)
+        else:
+            is_alike = found == other
+        if not is_alike:
             option, *texts = _spelled(name, found, other)
             raise CacheDiffers(cache=record.name, option=option, found=texts[0], wanted=texts[1])
 
 
-def _meaning(schema: str, format: Format) -> str:
-    """Return what is equal for two texts of one schema, as far as values go."""
-    return AvroSchema(schema).canonical if format == "avro" else read_json_schema(schema).normal
+def _are_alike(found: str, wanted: str, format: Format) -> bool:
+    """Return whether who asks for one schema can use a cache that has the other: one that has grown since is as good."""
+    if format == "avro":
+        return not why_not_grown(AvroSchema(wanted), AvroSchema(found))
+    return read_json_schema(found).normal == read_json_schema(wanted).normal
 
 
 def _spelled(option: str, *values: Any) -> list[str]:
@@ -181,8 +186,8 @@ def plan_alter(book: CacheBook, name: str, given: Mapping[str, Any], *, from_id:
     for option in UNALTERABLE:
         if getattr(options, option) != getattr(old, option):
             raise Unalterable(option=option)
-    if old.format == "avro" and AvroSchema(options.schema).canonical != AvroSchema(old.schema).canonical:
-        raise Unalterable(option="schema")  # the values that there are could not be read by another one
+    if old.format == "avro" and (why := why_not_grown(AvroSchema(old.schema), AvroSchema(options.schema))):
+        raise InvalidArgument(why=f"a cache's Avro schema may grow at its end, or stay: {why}")
     if options == old:
         return found.record, None
     record = msgspec.structs.replace(found.record, options=options, from_id=from_id)

@@ -32,6 +32,7 @@ from eventlog.errors.tree import from_wire as from_wire
 from eventlog.errors.tree import tellable as tellable
 from eventlog.errors.tree import walk as walk
 from eventlog.errors.values import BadValue as BadValue
+from eventlog.errors.values import SchemaBehind as SchemaBehind
 from eventlog.errors.values import UnfitValue as UnfitValue
 from eventlog.errors.web import *  # noqa: F403 -- all of them, under the names by which they are caught
 

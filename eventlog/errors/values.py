@@ -1,6 +1,6 @@
 """A value that is not taken, or not told on, for what it holds."""
 
-from eventlog.errors.tree import Refused
+from eventlog.errors.tree import Refused, Unavailable
 
 
 class BadValue(Refused):
@@ -21,3 +21,16 @@ class UnfitValue(Refused):
     key: str
     field: str
     why: str
+
+
+class SchemaBehind(Unavailable):
+    """Told again once the node has heard of the schema, which takes a second."""
+
+    code = "SCHEMA_BEHIND"
+    sentence = (
+        "event at offset {offset} of segment {segment}, key {key!r}: the value goes on behind the Avro schema that this node knows; "
+        "it knows a newer one within a second, else the value is of another schema"
+    )
+    segment: int
+    offset: int
+    key: str

@@ -5,18 +5,19 @@ string or bytes has its length before it, a value that may be null the number of
 """
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
 from eventlog.arrays import Ints, Mask
 from eventlog.batch.columns import EventColumns
 from eventlog.batch.texts import Texts
-from eventlog.errors import UnfitValue
+from eventlog.errors import SchemaBehind, UnfitValue
 from eventlog.events import KIND_NAMES, Kind
 from eventlog.ids import EPOCH_MS, TIME_SHIFT
 from eventlog.kafka import columns
 from eventlog.kafka.columns import Column
+from eventlog.kafka.declared import GoesOn
 from eventlog.kafka.records import VARINT, varints
 from eventlog.kafka.shape import CONNECTOR, Shape
 from eventlog.schema.strict_json import Misfit
@@ -86,6 +87,7 @@ def converted(events: EventColumns, rows: Ints, texts: Texts, shape: Shape, *, w
 
     Raises:
         UnfitValue: one is not of this type; says which event's, and where in it.
+        SchemaBehind: one goes on behind what the type has, as one does that was written with a newer schema of its cache.
     """
     declared = shape.declared
     assert declared is not None, "there is a type"
@@ -95,13 +97,14 @@ def converted(events: EventColumns, rows: Ints, texts: Texts, shape: Shape, *, w
         found.extend(map(convert, texts.to_list()))  # which leaves those before the one that does not fit
     except Misfit as misfit:
         row = rows.item(len(found))
-        raise UnfitValue(
-            segment=events.segments.item(row),
-            offset=events.offsets.item(row),
-            key=events.keys.item(row).decode(errors="backslashreplace"),
-            field=word + misfit.place.removeprefix("value"),
-            why=misfit.why,
-        ) from misfit
+        where: Any = {
+            "segment": events.segments.item(row),
+            "offset": events.offsets.item(row),
+            "key": events.keys.item(row).decode(errors="backslashreplace"),
+        }
+        if isinstance(misfit, GoesOn):
+            raise SchemaBehind(**where) from misfit
+        raise UnfitValue(**where, field=word + misfit.place.removeprefix("value"), why=misfit.why) from misfit
     return found
 
 

@@ -15,13 +15,12 @@ from typing import Any, Final
 import fastavro
 import msgspec
 import orjson
-from fastavro import _read_py
 
 from eventlog.errors import InvalidArgument, UnreadableValue
-from eventlog.predicate.avro import read_whole
 from eventlog.schema.avro import AvroSchema, is_logical
 from eventlog.schema.avro_fit import Fitting
 from eventlog.schema.avro_types import read_avro
+from eventlog.schema.avro_values import AvroReader
 from eventlog.schema.json_types import SchemaNode, read_json_schema
 from eventlog.schema.strict_json import Misfit
 
@@ -49,8 +48,7 @@ class Declared:
         self.is_spread = isinstance(self.avro, dict) and self.avro["type"] == "record" and not known.is_recursive
         self._written_as = known.parsed
         self._fit = Fitting(known.typed).fit
-        # the compiled one goes as deep as a value says, to the end of the stack
-        self._read = _read_py.schemaless_reader if known.is_recursive else fastavro.schemaless_reader
+        self._reader = AvroReader(known, with_logical=False)
         has_decimals = any(name == "decimal" for name, *_ in known.logical)
         self._parse = msgspec.json.Decoder(float_hook=Number if has_decimals else None).decode
 
@@ -79,8 +77,7 @@ class Declared:
             Misfit: it is not of this type.
         """
         if self.is_stored:
-            self._decoded(text)
-            return text
+            return self._stored(text)[1]
         buffer = BytesIO()
         fastavro.schemaless_writer(buffer, self._written_as, self._fitted(text))
         return buffer.getvalue()
@@ -91,7 +88,7 @@ class Declared:
         Raises:
             Misfit: it is not of this type, or is a number that JSON does not have.
         """
-        return orjson.dumps(_plain(self._decoded(text) if self.is_stored else self._fitted(text)))
+        return orjson.dumps(_plain(self._stored(text)[0] if self.is_stored else self._fitted(text)))
 
     def _fitted(self, text: bytes) -> Any:
         try:
@@ -99,11 +96,19 @@ class Declared:
         except (RecursionError, msgspec.DecodeError) as error:
             raise Misfit(f"no JSON, or nested too deep: {error}") from error
 
-    def _decoded(self, data: bytes) -> Any:
+    def _stored(self, data: bytes) -> tuple[Any, bytes]:
+        """Return what a stored value stands for, and the value with all fields of this schema."""
         try:
-            return read_whole(self._read, data, self._written_as)
+            found, whole, size = self._reader.read_whole(data)
         except UnreadableValue as error:
             raise Misfit(f"not of its Avro schema: {error.why}") from error
+        if size < len(whole):
+            raise GoesOn(f"followed by {len(whole) - size} bytes")
+        return found, whole
+
+
+class GoesOn(Misfit):
+    """A value goes on behind the schema: it was written with a newer one, or with another."""
 
 
 class Number(float):

@@ -1,15 +1,12 @@
-"""Values of Avro caches, decoded as far as somebody asks. They are stored schemaless, written with the schema of their cache."""
+"""Values of Avro caches, decoded as far as somebody asks. They are stored schemaless, written with a version of their cache's schema."""
 
-import struct
 from base64 import b64encode
-from collections.abc import Callable, Iterable
-from io import BytesIO
+from collections.abc import Iterable
 from math import isfinite
 from typing import Any
 
 import fastavro
 import orjson
-from fastavro import _read_py
 from fastavro.schema import SchemaParseException, UnknownType
 
 from eventlog.batch.texts import Texts
@@ -17,25 +14,7 @@ from eventlog.errors import UnreadableValue
 from eventlog.predicate.json_fields import MISSING, Chosen, Steps, walk_steps
 from eventlog.predicate.tree import Step
 from eventlog.schema.avro import AvroSchema
-
-# What fastavro raises on bytes that are not of the schema.
-UNREADABLE = (EOFError, ValueError, IndexError, KeyError, TypeError, OverflowError, struct.error, RecursionError)
-
-
-def read_whole(read: Callable[..., Any], data: bytes, schema: Any) -> Any:
-    """Return what `data` says, by one of fastavro's readers.
-
-    Raises:
-        UnreadableValue: it was not written with this schema, or something is left over.
-    """
-    buffer = BytesIO(data)
-    try:
-        found = read(buffer, schema, None)
-    except UNREADABLE as error:
-        raise UnreadableValue(why=f"{type(error).__name__} {error}".strip()[:200]) from error
-    if buffer.tell() != len(data):
-        raise UnreadableValue(why=f"{len(data) - buffer.tell()} of {len(data)} bytes are left over")
-    return found
+from eventlog.schema.avro_values import AvroReader
 
 
 class AvroValues:
@@ -44,14 +23,12 @@ class AvroValues:
     A predicate compares what is stored; `with_logical` times, decimals and UUIDs are what they mean.
     """
 
-    __slots__ = ("_read", "_reader", "_writer")
+    __slots__ = ("_narrowed", "_reader")
 
     def __init__(self, schema: AvroSchema, paths: Iterable[Steps], *, with_logical: bool = False) -> None:
-        # The reader in Python is slow, and stops at the interpreter's bound on recursion; the compiled one goes on to the end of the stack.
-        self._read = _read_py.schemaless_reader if schema.is_recursive else fastavro.schemaless_reader
-        self._writer = schema.typed if with_logical else schema.parsed
+        self._reader = AvroReader(schema, with_logical=with_logical)
         whole = schema.with_logical if with_logical else schema.plain
-        self._reader = _narrowed(whole, {path[0] for path in paths if path}, is_whole=any(not path for path in paths))
+        self._narrowed = _narrowed(whole, {path[0] for path in paths if path}, is_whole=any(not path for path in paths))
 
     def decode(self, texts: Texts) -> list[Any]:
         return [self._decode_one(text) if text else None for text in texts.to_list()]
@@ -61,8 +38,8 @@ class AvroValues:
 
     def _decode_one(self, text: bytes) -> Any:
         try:
-            return self._read(BytesIO(text), self._writer, self._reader)
-        except UNREADABLE:
+            return self._reader.read_some(text, self._narrowed)
+        except UnreadableValue:
             return None
 
 

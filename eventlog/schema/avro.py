@@ -5,7 +5,7 @@ overflows the stack of the process, and five bytes claim three million items tha
 for comparing them.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import fastavro
@@ -60,6 +60,19 @@ class AvroSchema:
     def canonical(self) -> str:
         """What it says of how values lie in bytes, and of what they mean: without docs, defaults and aliases."""
         return f"{to_parsing_canonical_form(self.parsed)} {self.logical}"
+
+
+def can_grow(schema: AvroSchema) -> bool:
+    """Return whether fields may be appended to what a schema is: a record, and not one that stands in itself, where others follow it."""
+    return isinstance(schema.plain, dict) and schema.plain.get("type") in {"record", "error"} and not schema.is_recursive
+
+
+def first_optional(fields: list[Mapping[str, Any]]) -> int:
+    """Return the index of the field from which on every field has a default."""
+    first = len(fields)
+    while first and "default" in fields[first - 1]:
+        first -= 1
+    return first
 
 
 class _Types:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, Final
 from uuid import UUID
 
-from eventlog.schema.avro import AvroSchema
+from eventlog.schema.avro import AvroSchema, can_grow, first_optional
 from eventlog.schema.meter import Meter
 from eventlog.schema.strict_json import Misfit, Step
 
@@ -42,7 +42,8 @@ class AvroCheck:
             InvalidArgument: it is no Avro schema.
         """
         self._named: dict[str, Walk] = {}
-        self._walk = self._of(AvroSchema(schema).typed)
+        known = AvroSchema(schema)
+        self._walk = self._of(known.typed) if not can_grow(known) else self._grown(known.typed)
 
     def check(self, value: bytes, meter: Meter) -> None:
         """Look at a value.
@@ -55,6 +56,12 @@ class AvroCheck:
         end = self._walk(value, 0, meter)
         if end != len(value):
             raise Misfit(f"followed by {len(value) - end} bytes that are not of the schema")
+
+    def _grown(self, schema: Any) -> Walk:
+        """Return what takes a record that was written before the last of its fields were appended, too."""
+        fields = schema["fields"]
+        first = first_optional(fields)
+        return _record([(field["name"], self._of(field["type"])) for field in fields], first=max(first, 1))
 
     def _of(self, schema: Any) -> Walk:
         if isinstance(schema, list):
@@ -195,8 +202,10 @@ _PRIMITIVES: Final[dict[str, Walk]] = {
 # ---------------------------------------------------------------- what holds others
 
 
-def _record(fields: list[tuple[Step, Walk]]) -> Walk:
+def _record(fields: list[tuple[Step, Walk]], *, first: int | None = None) -> Walk:
+    """Return what passes over a record; all of the bytes may end before the field `first`, or one that follows it."""
     steps = 1 + len(fields)
+    needed, optional = fields[:first], fields[len(fields) if first is None else first :]
 
     def walk(data: bytes, at: int, meter: Meter) -> int:
         meter.left -= steps
@@ -204,7 +213,11 @@ def _record(fields: list[tuple[Step, Walk]]) -> Walk:
             meter.take(0)
         name: Step = ""
         try:
-            for name, field in fields:  # noqa: B007 -- named in what is raised
+            for name, field in needed:  # noqa: B007 -- named in what is raised
+                at = field(data, at, meter)
+            for name, field in optional:  # noqa: B007 -- as above
+                if at == len(data):
+                    break
                 at = field(data, at, meter)
         except Misfit as misfit:
             raise misfit.within(name) from None

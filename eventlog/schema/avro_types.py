@@ -100,6 +100,15 @@ class AvroTypes:
         """
         return _written(_inlined(self.json, self.named))
 
+    def fields_alone(self) -> list[dict[str, Any]]:
+        """Return the fields of a record, each with the types that it names.
+
+        Raises:
+            InvalidArgument: as `alone`.
+        """
+        assert isinstance(self.root, str), "it is a record"
+        return [{**one, "type": _inlined(one["type"], self.named)} for one in self.named[self.root].json["fields"]]
+
 
 def read_avro(text: str, others: Iterable["AvroTypes"] = ()) -> AvroTypes:
     """Return a schema that may name types of `others`.

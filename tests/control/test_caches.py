@@ -14,6 +14,7 @@ from eventlog.control.caches import (
     UNALTERABLE,
     CacheBook,
     CacheRecords,
+    check_alike,
     check_name,
     options_of,
     plan_alter,
@@ -199,12 +200,34 @@ def test_what_is_fixed_at_creation_stays(option, value):
     assert option in UNALTERABLE
 
 
-def test_the_schema_that_avro_values_were_written_with_stays():
+def test_the_schema_that_avro_values_were_written_with_stays_or_grows():
     book = with_cache("typed", {"format": "avro", "schema": '"string"'})
     _, plan = plan_alter(book, "typed", {"schema": '{"type": "string", "doc": "text"}', "retain_events": 5}, from_id=1)
     assert plan is not None
-    with pytest.raises(Unalterable, match="schema of a cache is fixed"):
+    with pytest.raises(InvalidArgument, match="may grow at its end, or stay: only a record"):
         plan_alter(book, "typed", {"schema": '"bytes"'}, from_id=1)
+
+    def order(*more):
+        return json.dumps({"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}, *more]})
+
+    paid = {"name": "paid", "type": "boolean", "default": False}
+    book = with_cache("orders", {"format": "avro", "schema": order()})
+    record, plan = plan_alter(book, "orders", {"schema": order(paid)}, from_id=88)
+    assert (plan is not None, record.options.schema, record.from_id) == (True, order(paid), 88)
+    with pytest.raises(InvalidArgument, match="the new field tax has no default"):
+        plan_alter(book, "orders", {"schema": order({"name": "tax", "type": "int"})}, from_id=88)
+
+
+def test_a_cache_whose_schema_has_grown_is_as_good_as_one_that_has_not():
+    def order(*more):
+        return json.dumps({"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}, *more]})
+
+    paid = {"name": "paid", "type": "boolean", "default": False}
+    grown = with_cache("orders", {"format": "avro", "schema": order(paid)}).find("orders").record
+    check_alike(grown, {"format": "avro", "schema": order()})
+    old = with_cache("orders", {"format": "avro", "schema": order()}).find("orders").record
+    with pytest.raises(CacheDiffers):
+        check_alike(old, {"format": "avro", "schema": order(paid)})
 
 
 def test_what_avro_values_mean_stays_as_well():
@@ -214,7 +237,7 @@ def test_what_avro_values_mean_stays_as_well():
     book = with_cache("prices", {"format": "avro", "schema": price(2)})
     assert plan_alter(book, "prices", {"schema": price(2)}, from_id=1)[1] is None
     for other in (price(4), '"bytes"'):
-        with pytest.raises(Unalterable, match="schema of a cache is fixed"):
+        with pytest.raises(InvalidArgument, match="may grow at its end, or stay"):
             plan_alter(book, "prices", {"schema": other}, from_id=1)
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eventlog.errors import InvalidArgument, UnfitValue
+from eventlog.errors import InvalidArgument, SchemaBehind, UnfitValue
 from eventlog.kafka.columns import items_of
 from eventlog.kafka.declared import Declared
 from eventlog.kafka.envelope import rows_of
@@ -168,11 +168,21 @@ def test_a_before_image_that_does_not_fit_is_named():
     assert (caught.value.field, caught.value.offset) == ("before.lines", 0)
 
 
-@pytest.mark.parametrize("data", [b"", b"\x02\x05", stored({"total": 1, "lines": []}) + b"\0"])
-def test_stored_bytes_of_another_schema_do_not_get_into_a_row(data):
+@pytest.mark.parametrize(
+    ("data", "error"),
+    [(b"", UnfitValue), (b"\x02\x05", UnfitValue), (stored({"total": 1, "lines": []}) + b"\0", SchemaBehind)],
+)
+def test_stored_bytes_of_another_schema_do_not_get_into_a_row(data, error):
     shape = replace(AVRO, is_json=False, declared=Declared(ORDER, is_stored=True))
-    with pytest.raises(UnfitValue, match="not of its Avro schema"):
+    with pytest.raises(error, match="Avro schema"):
         rows_of(events([{"key": "k", "value": data}]), shape, now_ms=NOW_MS)
+
+
+def test_a_value_from_before_its_schema_grew_has_the_default_in_its_row():
+    grown = {**ORDER, "fields": [*ORDER["fields"], {"name": "paid", "type": "boolean", "default": True}]}
+    shape = replace(AVRO, is_json=False, declared=Declared(grown, is_stored=True))
+    ((_, value),) = read(rows_of(events([{"key": "k", "value": stored({"total": 1, "lines": []})}]), shape, now_ms=NOW_MS), shape)
+    assert value["after"]["paid"] is True
 
 
 @pytest.mark.parametrize("topic", ["shop.orders", "eventlog.my-orders.2026", "9.a..b"])

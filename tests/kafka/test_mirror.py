@@ -228,6 +228,28 @@ def test_readers_of_avro_find_the_schemas_in_the_registry(
     assert rows == [("c", None, first), ("u", first, second), ("d", second, None), None]
 
 
+def test_a_field_that_a_schema_has_grown_by_is_told_of_every_event_that_has_it(
+    node: NodeProcess, client: blocking.Client, broker: str, name: str
+) -> None:
+    total, paid = {"name": "total", "type": "double"}, {"name": "paid", "type": "boolean", "default": True}
+
+    def order(*fields: dict[str, Any]) -> str:
+        return json.dumps({"type": "record", "name": "Order", "fields": fields})
+
+    cache = client.create_cache(name, format="avro", schema=order(total))
+    cache.put_many([(f"k{number}", {"total": number}) for number in range(40)])
+    topic = client.mirrors.add(name, kafka=broker, encoding="avro").mirror.topic
+    wait(client, name)
+    client.alter_cache(name, schema=order(total, paid))
+    with blocking.connect(node.address) as other:  # it writes at once by what the cache has become
+        other.cache(name).put_many([(f"k{number}", {"total": -number, "paid": False}) for number in range(40)])
+    wait(client, name)
+    found = [value for _, value in by_confluent(broker, node.http, topic)]
+    assert sorted(row["after"]["total"] for row in found if row["op"] == "c") == list(range(40))
+    assert [(row["before"]["paid"], row["after"]["paid"]) for row in found if row["op"] == "u"] == [(True, False)] * 40
+    assert client.mirrors.verify(name).is_alike
+
+
 def test_a_value_that_does_not_fit_stands_still_and_goes_on_when_it_is_mended(client: blocking.Client, broker: str, name: str) -> None:
     cache = client.create_cache(name)
     cache.put("k", {"total": "much"})

@@ -18,6 +18,7 @@ from eventlog.control.view import ClusterView
 from eventlog.errors import (
     BadMessage,
     CacheDropped,
+    CacheNotFound,
     EventLogError,
     InvalidArgument,
     KafkaFailed,
@@ -145,17 +146,23 @@ class Mirrors:
     # ------------------------------------------------------------ shards
 
     def jobs(self) -> Mapping[str, int]:
-        """Return the shards of mirrors that are not paused, and their homes; one that was changed is another job."""
+        """Return the shards of mirrors that are not paused, and their homes; one that was changed, or whose cache was, is another job."""
         return {
-            f"{mirror.name}/{shard}/{mirror.revision}": home
+            f"{mirror.name}/{shard}/{mirror.revision}/{self._options_of(mirror)}": home
             for mirror in self._book.mirrors.values()
             if mirror.state == "running"
             for shard, home in enumerate(homes(mirror, segments=self._node.segments))
         }
 
+    def _options_of(self, mirror: Mirror) -> int:
+        """Return from when on the options of a mirror's cache hold, its schema among them."""
+        with suppress(CacheNotFound):
+            return self._node.caches.named(mirror.cache).from_id
+        return 0
+
     async def run(self, job: str, term: int) -> None:
         """Copy a shard until cancelled."""
-        name, shard, _ = job.rsplit("/", 2)
+        name, shard, *_ = job.rsplit("/", 3)
         mirror = self._book.mirrors.get(name)
         if mirror is None:
             return

@@ -81,17 +81,21 @@ def snapshot_of(records: Mapping[bytes, bytes], mirror: Mirror, shard: int, *, c
     return found if found.generation == mirror.generation else begun
 
 
+def are_told(records: Mapping[bytes, bytes], mirror: Mirror, of: Ints) -> list[bool]:
+    """Return which of the segments `of` have a record of this beginning of the mirror."""
+    return [_is_of(records.get(key_of(mirror, segment)), mirror) for segment in of.tolist()]
+
+
 def is_lost(records: Mapping[bytes, bytes], mirror: Mirror, shard: int, *, of: Ints, has_begun: bool) -> bool:
     """Return whether records are missing that a shard has written: its first transaction with events has one of each of its segments.
 
-    `has_begun` says that there was such a transaction since the mirror's beginning; without it none are missing where there are none.
+    `has_begun` says that there was a transaction since the mirror's beginning; without it none are missing where there are none. A
+    snapshot has its own record first, so where that is there, none of segments may be.
     """
-    keys = [snapshot_key(mirror, shard)] if mirror.has_snapshot else []
-    keys += [key_of(mirror, segment) for segment in of.tolist()]
-    there = [_is_of(records.get(key), mirror) for key in keys]
-    if mirror.has_snapshot and not has_begun:
-        return any(there[1:]) and not all(there)
-    return not all(there) and (has_begun or any(there))
+    told = are_told(records, mirror, of)
+    if mirror.has_snapshot and not _is_of(records.get(snapshot_key(mirror, shard)), mirror):
+        return has_begun or any(told)
+    return not all(told) and (any(told) or (has_begun and not mirror.has_snapshot))
 
 
 def _is_of(record: bytes | None, mirror: Mirror) -> bool:

@@ -1,10 +1,12 @@
 """What a mirror wrote, read as every reader of committed records reads it, and held against the log."""
 
 import asyncio
+import json
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from struct import Struct
+from typing import Any
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
@@ -100,3 +102,17 @@ def wait(client: blocking.Client, mirror: str) -> None:
     found = client.mirrors.status(mirror, wait_ms=WAIT_MS)
     assert not found.is_behind, found
     assert {shard.state for shard in found.shards} <= {"running", "starting"}  # one that has nothing to write may not have begun
+
+
+def folded(records: list[Record]) -> dict[str, Any]:
+    """Return the entries that a reader of a Debezium topic ends with."""
+    state: dict[str, Any] = {}
+    for one in records:
+        if one.value is None:
+            continue
+        key, after = json.loads(one.key)["_key"], json.loads(one.value)["after"]
+        if after is None:
+            state.pop(key, None)
+        else:
+            state[key] = {name: value for name, value in after.items() if name != "_key"}
+    return state

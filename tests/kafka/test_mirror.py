@@ -31,7 +31,7 @@ from eventlog.errors import (
     SchemaRefused,
 )
 from tests.kafka import java_mains
-from tests.kafka.mirrors import ORDER, SEGMENTS, WAIT_MS, Record, check, read, wait
+from tests.kafka.mirrors import ORDER, SEGMENTS, WAIT_MS, Record, check, folded, read, wait
 from tests.process.cli_ends import Shell
 from tests.process.nodes import NodeProcess
 
@@ -279,20 +279,6 @@ def test_a_schema_that_readers_of_the_topic_cannot_follow_is_refused(
         client.mirrors.add(name, kafka=broker, encoding="avro", schema_subject="nothing-of-the-kind")
     with pytest.raises(InvalidArgument, match="no JSON"):
         client.mirrors.add(name, kafka=broker, encoding="avro", schema="{")
-
-
-def folded(records: list[Record]) -> dict[str, Any]:
-    """Return the entries that a reader of a Debezium topic ends with."""
-    state: dict[str, Any] = {}
-    for one in records:
-        if one.value is None:
-            continue
-        key, after = json.loads(one.key)["_key"], json.loads(one.value)["after"]
-        if after is None:
-            state.pop(key, None)
-        else:
-            state[key] = {name: value for name, value in after.items() if name != "_key"}
-    return state
 
 
 def test_a_snapshot_has_the_entries_first_and_then_what_followed_them(client: blocking.Client, broker: str, name: str) -> None:

@@ -7,11 +7,13 @@ from contextlib import asynccontextmanager
 import pytest
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic, RecordsToDelete
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
+from aiokafka.errors import PolicyViolationError
 from aiokafka.structs import TopicPartition
 
 from eventlog import blocking
 from eventlog.client.mirrors import ShardInfo
-from tests.kafka.mirrors import WAIT_MS, check, read, wait
+from tests.kafka.mirrors import WAIT_MS, check, folded, read, wait
+from tests.process.nodes import NodeProcess
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(300)]
 Deed = Callable[[AIOKafkaAdminClient], Awaitable[object]]
@@ -58,7 +60,13 @@ def emptied(topic: str) -> Deed:
     async def empty(client: AIOKafkaAdminClient) -> None:
         also = ConfigResource(ConfigResourceType.TOPIC, topic, configs={"cleanup.policy": "compact,delete"})
         await client.alter_configs([also])
-        await client.delete_records({TopicPartition(topic, 0): RecordsToDelete(before_offset=-1)})
+        while True:
+            try:
+                await client.delete_records({TopicPartition(topic, 0): RecordsToDelete(before_offset=-1)})
+            except PolicyViolationError:
+                await asyncio.sleep(0.1)  # the broker has not heard of the other policy yet
+            else:
+                return
 
     return empty
 
@@ -115,24 +123,79 @@ def test_a_topic_that_has_other_partitions_now(client: blocking.Client, broker: 
     assert f"topic {topic} has 4 partitions, and not the 2 that it had" in halted(client, name).why
 
 
+def until_let_go(client: blocking.Client, cache: blocking.Cache, name: str) -> None:
+    """Write until the mirror's listener knows of all events but the last: it is moved with a commit, once a second at the most."""
+    while client.listeners.describe(f"mirror.{name}").position_id < max(event.id for event in cache.events()):
+        cache.put("k", 1)
+        wait(client, name)
+
+
+def begun_where_it_says(client: blocking.Client, name: str, why: str) -> int:
+    """Do what the sentence of a shard asks for; return the id up to which it knows everything to be in Kafka."""
+    upto = int(why.split("at least at id ")[1].partition(":")[0])
+    assert f"eventlog mirror reset {name} --to {upto}" in why
+    client.mirrors.pause(name)
+    client.mirrors.reset(name, to=upto)
+    client.mirrors.resume(name)
+    wait(client, name)
+    return upto
+
+
 def test_progress_that_was_deleted_is_asked_for_and_nothing_comes_again(client: blocking.Client, broker: str, name: str) -> None:
     cache = client.create_cache(name)
     added = client.mirrors.add(name, kafka=broker, partitions=1, prefix=name).mirror
     cache.put_many([(f"k{number}", number) for number in range(50)])
     wait(client, name)
-    while client.listeners.describe(f"mirror.{name}").position_id < max(event.id for event in cache.events()):
-        cache.put("k", 1)  # a hold is moved with a commit, once a second at the most
-        wait(client, name)
+    until_let_go(client, cache, name)
     client.mirrors.pause(name)
     do(broker, emptied(added.progress_topic))
     cache.put("after", 1)
     client.mirrors.resume(name)
     why = halted(client, name).why
     assert f"topic {added.progress_topic} has lost how far mirror {name} is" in why
-    upto = int(why.split("at least at id ")[1].split(":")[0])
-    assert f"eventlog mirror reset {name} --to {upto}" in why
-    client.mirrors.pause(name)
-    client.mirrors.reset(name, to=upto)
-    client.mirrors.resume(name)
-    wait(client, name)
+    begun_where_it_says(client, name, why)
     check(read(broker, added.topic), cache.events(), partitions=1)
+
+
+@pytest.mark.parametrize("keys", [1, 200])
+def test_progress_that_is_deleted_under_way_is_missed_by_who_comes_next(
+    node: NodeProcess, client: blocking.Client, broker: str, name: str, keys: int
+) -> None:
+    cache = client.create_cache(name)
+    added = client.mirrors.add(name, kafka=broker, partitions=1, prefix=name).mirror
+    cache.put_many([(f"k{number}", number) for number in range(200)])
+    wait(client, name)
+    until_let_go(client, cache, name)
+    do(broker, emptied(added.progress_topic))
+    cache.put_many([(f"k{number}", -number) for number in range(keys)])
+    wait(client, name)  # who runs knows where it is
+    check(read(broker, added.topic), cache.events(), partitions=1)
+    node.kill()
+    node.start()
+    cache.put("after", 1)
+    upto = begun_where_it_says(client, name, halted(client, name).why) if keys == 1 else cache.put("last", 1).id
+    wait(client, name)
+    records = read(broker, added.topic)
+    again = sorted(one.id for one in records if one.id > upto)  # as the sentence says
+    assert sorted({*again}) == [event.id for event in cache.events(upto)], "events are missing"
+    check([one for one in records if one.id <= upto], (event for event in cache.events() if event.id <= upto), partitions=1)
+
+
+def test_progress_of_a_snapshot_that_is_deleted_is_missed(node: NodeProcess, client: blocking.Client, broker: str, name: str) -> None:
+    cache = client.create_cache(name)
+    cache.put_many([(f"k{number}", number) for number in range(50)])
+    added = client.mirrors.add(name, kafka=broker, partitions=1, prefix=name, from_id="snapshot").mirror
+    wait(client, name)
+    do(broker, emptied(added.progress_topic))
+    node.kill()
+    node.start()
+    why = halted(client, name).why
+    assert f"topic {added.progress_topic} has lost how far mirror {name} is" in why
+    assert f"reset {name} --to snapshot" in why
+    assert len(read(broker, added.topic)) == 50, "no entry is told twice"
+    client.mirrors.pause(name)
+    client.mirrors.reset(name, to="snapshot")
+    client.mirrors.resume(name)
+    cache.put("k1", -1)
+    wait(client, name)
+    assert folded(read(broker, added.topic)) == {key: {"value": entry.value} for key, entry in cache.entries()}

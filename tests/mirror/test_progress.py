@@ -57,7 +57,8 @@ def test_of_a_snapshot_its_own_record_may_be_there_alone():
     one = mirror(has_snapshot=True)
     own = {progress.snapshot_key(one, 0): msgspec.json.encode(SnapshotProgress(cluster="c-1", generation=1, term=4))}
     segments = written(1, 5, 9, has_snapshot=True)
-    assert not progress.is_lost(own, one, has_begun=False, **LOST)
+    assert not any(progress.is_lost(own, one, has_begun=has_begun, **LOST) for has_begun in (False, True))
+    assert progress.is_lost(own | written(1, 9, has_snapshot=True), one, has_begun=True, **LOST)
     assert not progress.is_lost(own | segments, one, has_begun=True, **LOST)
     assert progress.is_lost(segments, one, has_begun=True, **LOST)
     assert progress.is_lost(segments, one, has_begun=False, **LOST)

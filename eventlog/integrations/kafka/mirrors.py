@@ -200,7 +200,7 @@ class Mirrors:
         return self._inside.source(mirror, cluster=self._node.cluster, segments=self._node.segments)
 
     async def has_begun(self, mirror: Mirror, shard: int) -> bool:
-        """Return whether it was noted that a shard has written events since the mirror's beginning."""
+        """Return whether it was noted that a shard has written since the mirror's beginning."""
         found = await self._node.inner.entry(MIRRORS, _begun_key(mirror, shard), deadline_ms=DEADLINE_MS_DEFAULT)
         return found is not None and found.value == str(mirror.generation).encode()
 

@@ -89,7 +89,7 @@ class ShardGround(Protocol):
         ...
 
     async def has_begun(self, mirror: Mirror, shard: int) -> bool:
-        """Return whether it was noted that a shard has written events since the mirror's beginning."""
+        """Return whether it was noted that a shard has written since the mirror's beginning."""
         ...
 
     async def note_begun(self, mirror: Mirror, shard: int) -> None:
@@ -160,14 +160,15 @@ class Shard:
             snapshot = progress.snapshot_of(records, mirror, self.report.shard, cluster=cluster, term=term)
             async with ground.source(mirror) as source:
                 has_begun = await self._check_progress(kafka, records, own, source)
-                copying = _Copying(self, writer, source, shape=shape, room=room, has_begun=has_begun)
+                is_whole = all(progress.are_told(records, mirror, own))
+                copying = _Copying(self, writer, source, shape=shape, room=room, has_begun=has_begun, is_whole=is_whole)
                 with closing(copying):
                     done = await copying.snapshot(snapshot, own) if mirror.has_snapshot else None
                     begin = done.at if done is not None and isinstance(done.at, SegmentPositions) else None
                     return await copying.run(progress.places(records, mirror, of=own, begin=begin, cluster=cluster, term=term))
 
     async def _check_progress(self, kafka: Kafka, records: dict[bytes, bytes], own: Ints, source: LogReading) -> bool:
-        """Return whether the shard has written events since the mirror's beginning.
+        """Return whether the shard has written events or entries since the mirror's beginning.
 
         Raises:
             Stopped: it has, and topics do not show it any more.
@@ -178,9 +179,10 @@ class Shard:
             raise Stopped(Reaction(next="stop", state="halted", why=MADE_ANEW.format(topic=mirror.topic)))
         if progress.is_lost(records, mirror, shard, of=own, has_begun=has_begun):
             upto = max(await source.acknowledged(), mirror.from_id)
+            to = "snapshot" if mirror.has_snapshot and upto == mirror.from_id else upto  # whether all entries are there nobody knows
             why = (
                 f"topic {mirror.progress_topic} has lost how far mirror {mirror.name} is, which is at least at id {upto}: pause it, "
-                f"eventlog mirror reset {mirror.name} --to {upto}, and resume it; what it wrote behind that comes again"
+                f"eventlog mirror reset {mirror.name} --to {to}, and resume it; what it wrote behind that comes again"
             )
             raise Stopped(Reaction(next="stop", state="halted", why=why))
         return has_begun
@@ -234,7 +236,7 @@ class Shard:
         return self._ground.cluster
 
     async def begun(self) -> None:
-        """Note that there are events of the shard in Kafka."""
+        """Note that there are events or entries of the shard in Kafka."""
         await self._ground.note_begun(self._mirror, self.report.shard)
 
     def wall_ms(self) -> int:
@@ -282,13 +284,16 @@ class _Taken:
 class _Copying:
     """Reads ahead while a transaction is written, at most one transaction more."""
 
-    def __init__(self, shard: Shard, writer: TransactionWriter, source: LogReading, *, shape: Shape, room: Room, has_begun: bool) -> None:
+    def __init__(
+        self, shard: Shard, writer: TransactionWriter, source: LogReading, *, shape: Shape, room: Room, has_begun: bool, is_whole: bool
+    ) -> None:
         self._shard = shard
         self._writer = writer
         self._source = source
         self._shape = shape
         self._room = room
         self._has_begun = has_begun
+        self._is_whole = is_whole  # the progress has a record of each segment
         self._next = _Taken()
         self._held_bytes = 0  # of the node's budget
         self._has_some = asyncio.Event()
@@ -330,6 +335,7 @@ class _Copying:
         )
         await self._commit(made, {progress.snapshot_key(shard.mirror, shard.report.shard): msgspec.json.encode(record)})
         shard.written(taken.events, made)
+        await self._begun(made)
         self._let_go(taken.nbytes)
 
     async def run(self, at: SegmentPositions) -> Reaction:
@@ -408,14 +414,18 @@ class _Copying:
         self._has_room.set()
         if taken.events:
             made, behind, rows = await self._apart(taken, partial(self._laid_out, taken, at))
-            await self._commit(made, self._records(behind, rows if self._has_begun else range(len(behind.of))))
+            await self._commit(made, self._records(behind, rows if self._is_whole else range(len(behind.of))))
+            self._is_whole = True
             self._shard.written(taken.events, made)
-            if made.batches and not self._has_begun:
-                await self._shard.begun()
-                self._has_begun = True
+            await self._begun(made)
             at = behind
         self._let_go(taken.nbytes)
         return await self._stand(at, taken.answers)
+
+    async def _begun(self, made: Parted) -> None:
+        if made.batches and not self._has_begun:
+            await self._shard.begun()
+            self._has_begun = True
 
     def _records(self, at: SegmentPositions, rows: Iterable[int]) -> dict[bytes, bytes]:
         return progress.records_of(self._shard.mirror, at, rows, cluster=self._shard.cluster, term=self._shard.term)

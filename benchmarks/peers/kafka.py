@@ -129,10 +129,11 @@ class Secured:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerHost:
-    """Where a broker runs: its address, and what stands before a command so that it runs there."""
+    """Where a broker runs: its address, what stands before a command so that it runs there. `reached_at`: another address, a proxy's."""
 
     address: str = "127.0.0.1"
     wrapper: tuple[str, ...] = ()
+    reached_at: str = ""
 
 
 class KafkaBrokers:
@@ -156,7 +157,9 @@ class KafkaBrokers:
         self._clients, self._controllers = ports[:brokers], ports[brokers:]
         self._hosts = list(hosts) or [BrokerHost()] * brokers
         self._processes: list[subprocess.Popen[bytes]] = []
-        self.addresses = ",".join(f"{host.address}:{port}" for host, port in zip(self._hosts, self._clients, strict=True))
+        self.listening = [f"{host.address}:{port}" for host, port in zip(self._hosts, self._clients, strict=True)]
+        self._reached = [host.reached_at or address for host, address in zip(self._hosts, self.listening, strict=True)]
+        self.addresses = ",".join(self._reached)
 
     def _java(self, main: str, *arguments: str) -> list[str]:
         flags = [f"-Xms{self._heap}", f"-Xmx{self._heap}"]
@@ -178,7 +181,7 @@ class KafkaBrokers:
             properties.write_text(
                 f"process.roles=broker,controller\nnode.id={number}\ncontroller.quorum.voters={voters}\n"
                 f"listeners=CLIENTS://{host}:{client},CONTROLLER://{host}:{controller}\n"
-                f"advertised.listeners=CLIENTS://{host}:{client}\ncontroller.listener.names=CONTROLLER\n"
+                f"advertised.listeners=CLIENTS://{self._reached[number - 1]}\ncontroller.listener.names=CONTROLLER\n"
                 f"listener.security.protocol.map=CLIENTS:{'SASL_SSL' if self._secure else 'PLAINTEXT'},CONTROLLER:PLAINTEXT\n"
                 f"{self._secure.properties if self._secure else 'inter.broker.listener.name=CLIENTS' + chr(10)}"
                 f"log.dirs={place / 'log'}\noffsets.topic.replication.factor={copies}\n"

@@ -2,6 +2,7 @@
 
 from base64 import b64encode
 from collections.abc import Iterable
+from datetime import date, time
 from math import isfinite
 from typing import Any
 
@@ -85,11 +86,13 @@ def avro_json(value: Any) -> bytes:
     Raises:
         TypeError: it nests deeper than JSON is written.
     """
-    text = orjson.dumps(value, _spelled, orjson.OPT_UTC_Z)
-    return orjson.dumps(_named(value), _spelled, orjson.OPT_UTC_Z) if b"null" in text else text
+    text = orjson.dumps(value, _spelled, orjson.OPT_PASSTHROUGH_DATETIME)
+    return orjson.dumps(_named(value), _spelled, orjson.OPT_PASSTHROUGH_DATETIME) if b"null" in text else text
 
 
 def _spelled(value: Any) -> Any:
+    if isinstance(value, date | time):  # datetimes are dates; orjson itself writes 00:00:00.01 as 00:00:00.10000
+        return value.isoformat().replace("+00:00", "Z")
     if isinstance(value, bytes):
         try:
             return value.decode()

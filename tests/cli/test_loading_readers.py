@@ -4,7 +4,7 @@ import csv
 import io
 import tracemalloc
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, time
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -182,6 +182,7 @@ def test_types_that_json_lacks_become_text() -> None:
             "k": pa.array([b"bytes", b"\xff\x00"]),
             "time": pa.array([datetime(2026, 1, 2, 3, 4, 5, 6_000, tzinfo=UTC)] * 2, pa.timestamp("us", tz="UTC")),
             "fine": pa.array([1_700_000_000_123_456_789] * 2, pa.timestamp("ns")),
+            "of_day": pa.array([time(1, 2, 3, 10_000)] * 2),
             "money": pa.array([Decimal("1.50")] * 2),
             "raw": pa.array([b"\xff", b"ok"]),
             "list": pa.array([[1, 2], None]),
@@ -195,6 +196,7 @@ def test_types_that_json_lacks_become_text() -> None:
     assert second is not None
     assert first["time"] == "2026-01-02T03:04:05.006000+00:00"
     assert first["fine"] == "2023-11-14T22:13:20.123456789"
+    assert first["of_day"] == "01:02:03.010000"
     assert first["money"] == "1.50"
     assert (first["raw"], second["raw"]) == ({"base64": "/w=="}, "ok")
     assert (first["list"], second["list"]) == ([1, 2], None)

@@ -316,6 +316,14 @@ def test_as_json_a_value_is_what_the_schema_takes_again() -> None:
     assert json.loads(text)["total"] == "NaN"
 
 
+@pytest.mark.parametrize("micros", [0, 1, 9_999, 10_000, 99_999, 100_000, 999_999])
+def test_as_json_times_keep_their_digits(micros: int) -> None:
+    of_day, moment = time(1, 2, 3, micros), datetime(2026, 1, 2, 3, 4, 5, micros, tzinfo=UTC)
+    for value in (of_day, moment, moment.replace(tzinfo=None), moment.date()):
+        text = json.loads(avro_json({"a": value}))["a"]
+        assert (type(value).fromisoformat(text), text.endswith("+00:00")) == (value, False)
+
+
 def test_columns_have_the_types_of_the_schema() -> None:
     assert FORM.avro is not None
     stored = [FORM.value("k", GIVEN), None, FORM.value("k", {"id": 1})]

@@ -196,7 +196,7 @@ def dump(row: dict[str, Any]) -> bytes:
         RowRefused: a field holds what JSON cannot.
     """
     try:
-        return orjson.dumps(row, default=_dump_other)
+        return orjson.dumps(row, default=_dump_other, option=orjson.OPT_PASSTHROUGH_DATETIME)
     except orjson.JSONEncodeError as error:
         raise RowRefused(_why_not_json(error)) from None
 
@@ -226,7 +226,7 @@ def _why_not_json(error: Exception) -> str:
 def _dump_other(value: object) -> object:
     # not at the top: only rows of parquet and avro have such values
     from base64 import b64encode  # noqa: PLC0415
-    from datetime import timedelta  # noqa: PLC0415
+    from datetime import date, time, timedelta  # noqa: PLC0415
     from decimal import Decimal  # noqa: PLC0415
 
     if isinstance(value, Decimal):
@@ -236,6 +236,8 @@ def _dump_other(value: object) -> object:
             return value.decode()
         except UnicodeDecodeError:
             return {"base64": b64encode(value).decode()}
+    if isinstance(value, date | time):  # datetimes are dates; orjson itself writes 00:00:00.01 as 00:00:00.10000
+        return value.isoformat()
     if isinstance(value, timedelta):
         return value.total_seconds()
     if isinstance(value, Unreadable):

@@ -1,8 +1,10 @@
-"""Values as Spark reads them: JSON as a struct column, as `from_json` makes it, and Avro as it is stored."""
+"""Values as Spark reads them: JSON as a struct column, as `from_json` makes it, and Avro, as it is stored and as one."""
 
 import io
 import json
 from collections.abc import Iterator
+from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -119,5 +121,71 @@ def test_values_of_avro_are_the_bytes_that_are_stored(spark: Any, client: tuple[
     state = {row.key: bytes(row.value) for row in read(spark, address, "avro", rows="state").load().collect()}
     assert state == stored
     assert fastavro.schemaless_reader(io.BytesIO(stored["k1"]), AVRO) == {"n": 100}
-    with pytest.raises(Exception, match="is for JSON values"):
-        read(spark, address, "avro", value_schema="n BIGINT").load()
+
+
+RICH = {
+    "type": "record",
+    "name": "Order",
+    "fields": [
+        {"name": "customer", "type": "string"},
+        {"name": "big", "type": "long"},
+        {"name": "total", "type": ["null", {"type": "bytes", "logicalType": "decimal", "precision": 20, "scale": 2}], "default": None},
+        {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+        {"name": "sizes", "type": {"type": "map", "values": "double"}, "default": {}},
+        {
+            "name": "lines",
+            "type": {"type": "array", "items": {"type": "record", "name": "Line", "fields": [{"name": "n", "type": "int"}]}},
+            "default": [],
+        },
+    ],
+}
+
+
+def test_avro_values_are_structs_from_nodes_files_and_in_a_stream(spark: Any, client: tuple[blocking.Client, str], tmp_path: Path) -> None:
+    connected, address = client
+    cache = connected.create_cache("rich", format="avro", schema=json.dumps(RICH))
+    moment = datetime(2026, 11, 20, 10, 0, 0, 5_000, tzinfo=UTC)
+    more = {"big": (1 << 62) + 1, "total": Decimal("123456789012345678.25"), "at": moment, "sizes": {"a": 0.5}}
+    cache.put_many([(f"k{number}", {"customer": f"c{number}", "lines": [{"n": number}]} | more) for number in range(20)])
+    archives.archive(connected, "rich", tmp_path / "a")
+    cache.put("late", {"customer": "l", "lines": []} | more | {"total": None})
+    cache.remove("k3")
+    both = {"archive": str(tmp_path / "a")}
+    frame = read(spark, address, "rich", value_schema="infer", **both).load()
+    assert frame.schema["v"].dataType.simpleString() == (
+        "struct<customer:string,big:bigint,total:decimal(20,2),at:timestamp,sizes:map<string,double>,lines:array<struct<n:int>>>"
+    )
+    rows = frame.selectExpr("key", "kind", "v", "_corrupt", "unix_micros(v.at) AS at").collect()
+    found = {row.key: row for row in rows if row.kind == "CREATED"}
+    assert (len(found), {row["_corrupt"] for row in rows}) == (21, {None})
+    assert [row.v for row in rows if row.kind == "REMOVED"] == [None]
+    assert (found["k7"].v.big, found["k7"].v.total, found["late"].v.total) == (more["big"], more["total"], None)
+    assert (found["k7"].at, found["k7"].v.sizes) == (int(moment.timestamp() * 1_000_000), {"a": 0.5})
+    assert ([line.n for line in found["k7"].v.lines], found["late"].v.lines) == ([7], [])
+    some = read(spark, address, "rich", value_schema="customer INT, big STRING, none INT", columns="key,v,_corrupt", rows="state").load()
+    state = {row.key: row for row in some.collect()}
+    assert (len(state), tuple(state["k7"].v)) == (20, (None, str(more["big"]), None))
+    assert json.loads(state["late"]["_corrupt"])["customer"] == "l"
+    chosen = read(spark, address, "rich", value_schema="infer", select="value.customer,value.lines", columns="v", **both).load()
+    assert chosen.schema["v"].dataType.simpleString() == "struct<customer:string,lines:array<struct<n:bigint>>>"
+    assert sum(row.v is not None for row in chosen.collect()) == 21
+    query = (
+        spark.readStream.format("eventlog")
+        .options(servers=address, cache="rich", value_schema="lines ARRAY<STRUCT<n: BIGINT>>", startingPosition="earliest")
+        .load()
+        .selectExpr("key", "get(v.lines, 0).n AS n")
+        .writeStream.format("memory")
+        .queryName("rich")
+        .option("checkpointLocation", str(tmp_path / "c"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    assert sorted(row.n for row in spark.table("rich").collect() if row.n is not None) == list(range(20))
+
+
+def test_values_that_are_neither_json_nor_avro_have_no_fields(spark: Any, client: tuple[blocking.Client, str]) -> None:
+    connected, address = client
+    connected.create_cache("raw", format="bytes")
+    with pytest.raises(Exception, match="is for JSON and Avro values"):
+        read(spark, address, "raw", value_schema="n BIGINT").load()

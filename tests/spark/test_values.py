@@ -98,6 +98,12 @@ def test_a_type_that_is_too_deep_is_refused():
         struct_of("a " + "ARRAY<" * 500 + "INT" + ">" * 500)
 
 
+@pytest.mark.parametrize("name", ['a"', "a\\", "a\n"])
+def test_a_name_that_json_escapes_is_refused(name: str) -> None:
+    with pytest.raises(InvalidArgument, match="cannot be read"):
+        ValueColumns(struct_of(f"b STRUCT<`{name}`: INT>"), corrupt="column")
+
+
 NAMES = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=8)
 LEAVES = st.sampled_from(
     [

@@ -1,9 +1,9 @@
-"""JSON values as typed columns of Arrow: the type that a caller names, or that the first values have, and every value held to it.
+"""JSON and decoded values as typed columns of Arrow: the type that a caller names, or that the first values have, and all held to it.
 
 A value that does not fit is never null: it is refused, with its place. Imported when it is needed, as it needs pyarrow.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from itertools import chain
@@ -70,7 +70,7 @@ class TypedJson:
             InvalidArgument: it has something in it that JSON is not read as; it is named with its place.
         """
         self.type = kind
-        read: Any = _Reads(passes_over=passes_over).type(kind, "value") | None
+        read: Any = _Reads(_SIMPLE, passes_over=passes_over).type(kind, "value") | None
         self._one = msgspec.json.Decoder(read).decode
         self._all = msgspec.json.Decoder(list[read]).decode
 
@@ -102,20 +102,38 @@ class TypedJson:
             raise Unfit(row, "value" + place.rstrip("`"), why.replace("`", "")) from None
 
 
+class TypedObjects:
+    """How decoded objects are read as a column of one type, as JSON is; times, decimals and bytes may be Python's own already.
+
+    Fields that the type does not have are passed over, and floats may be no numbers or without an end.
+    """
+
+    def __init__(self, kind: pa.DataType) -> None:
+        """Take a type. Raises InvalidArgument as for JSON."""
+        self.type = kind
+        read: Any = _Reads(_SIMPLE | {pa.float32(): float}, passes_over=True).type(kind, "value") | None
+        self._all: Any = list[read]
+
+    def read(self, objects: Sequence[Any]) -> Any:
+        """Return objects as a `pyarrow.Array`. Raises Unfit or `msgspec.MsgspecError` without saying which of them is not of the type."""
+        return _array(self.type, msgspec.convert(objects, self._all), "value")
+
+
 # ---------------------------------------------------------------- what JSON is read as
 
 
 class _Reads:
     """What msgspec reads an item as."""
 
-    def __init__(self, *, passes_over: bool) -> None:
+    def __init__(self, simple: Mapping[pa.DataType, Any], *, passes_over: bool) -> None:
+        self._simple = simple
         self._passes_over = passes_over
 
     def type(self, kind: pa.DataType, place: str) -> Any:
         """Return it for a type. Raises InvalidArgument: it has none."""
         types = pa.types
-        if kind in _SIMPLE:
-            return _SIMPLE[kind]
+        if kind in self._simple:
+            return self._simple[kind]
         if types.is_struct(kind):
             return self._struct(kind, place)
         if types.is_list(kind):
@@ -130,7 +148,7 @@ class _Reads:
         raise InvalidArgument(why=f"value_schema has {kind} at {place}, which JSON is not read as: use plain types ({_PLAIN})")
 
     def _struct(self, kind: pa.StructType, place: str) -> Any:
-        """Return a class whose attributes f0, f1, ... are the fields: their names may be any text."""
+        """Return a class whose attributes f0, f1, ... are the fields: their names may be any text that JSON does not escape."""
         if len({field.name for field in kind}) < kind.num_fields:
             raise InvalidArgument(why=f"value_schema has several fields of one name at {place}")
         fields: list[Any] = []
@@ -138,7 +156,10 @@ class _Reads:
             read = self.type(field.type, f"{place}.{field.name}")
             fields.append((f"f{number}", read | None, None) if field.nullable else (f"f{number}", read))
         names = {f"f{number}": field.name for number, field in enumerate(kind)}
-        return msgspec.defstruct("Row", fields, rename=names, forbid_unknown_fields=not self._passes_over, kw_only=True, gc=False)
+        try:
+            return msgspec.defstruct("Row", fields, rename=names, forbid_unknown_fields=not self._passes_over, kw_only=True, gc=False)
+        except ValueError as error:  # a name with a quote, a backslash or a control character
+            raise InvalidArgument(why=f"value_schema has a field at {place} that cannot be read: {error}") from error
 
 
 def _whole(bits: int) -> Any:

@@ -153,12 +153,22 @@ def _types_of(options: SourceOptions, schema: "StructType | None" = None) -> dic
     found = _columns_of(options)
     if not options.value_schema:
         return found.types
-    if not found.is_json:
-        raise InvalidArgument(why=f"value_schema is for JSON values, and cache {options.cache!r} has others")
+    if not found.is_json and not found.is_avro:
+        raise InvalidArgument(why=f"value_schema is for JSON and Avro values, and cache {options.cache!r} has others")
     if options.value_schema.lower() != INFER:
         return with_values(found.types, struct_of(options.value_schema))
+    if avro := _avro_of(options):
+        from eventlog.integrations.spark.avro_values import avro_struct  # noqa: PLC0415 -- fastavro is slow to load, and few caches are Avro
+
+        return with_values(found.types, avro_struct(avro))
     given = None if schema is None or STRUCT not in schema.names else spark_type(schema[STRUCT].dataType.jsonValue())
     return with_values(found.types, _first_values(options) if given is None else given)
+
+
+def _avro_of(options: SourceOptions) -> str:
+    """Return the schema of values that are Avro, else nothing: fields that are selected are JSON."""
+    info = client_of(options).cache(options.cache).info()
+    return info.schema if info.format == "avro" and not options.select else ""
 
 
 def _first_values(options: SourceOptions) -> "pa.StructType":
@@ -187,7 +197,7 @@ def _shape(options: SourceOptions, schema: "StructType") -> SparkShape:
         if asked != own:
             raise InvalidArgument(why=f"column {field.name!r} is {own}, and not {asked}")
     struct = types[STRUCT] if not {STRUCT, CORRUPT}.isdisjoint(schema.names) else ""
-    return SparkShape(names=tuple(schema.names), struct=struct, corrupt=options.corrupt)
+    return SparkShape(names=tuple(schema.names), struct=struct, corrupt=options.corrupt, avro=_avro_of(options) if struct else "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

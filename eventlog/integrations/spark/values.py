@@ -1,4 +1,4 @@
-"""`value_schema`: JSON values as a struct column, and what does not fit it. Pure.
+"""`value_schema`: values as a struct column, and what does not fit it. Pure. How Avro is read is in `avro_values`.
 
 A field that a value does not have is null. One that does not fit its type is null, and the value as a whole stands in `_corrupt`: as with
 Spark's `from_json`. What is no text under a field of text is its JSON.
@@ -7,7 +7,7 @@ Spark's `from_json`. What is no text under a field of text is its JSON.
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import msgspec
 import pyarrow as pa
@@ -137,11 +137,12 @@ def check_columns(names: Sequence[str], types: Mapping[str, str]) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparkShape:
-    """The columns that Spark is given, in their order, and the type of `v`, as text: it travels to the tasks."""
+    """The columns that Spark is given, in their order; the type of `v` and the schema of Avro values are text: they travel to the tasks."""
 
     names: tuple[str, ...]
     struct: str = ""
     corrupt: Corrupt = "column"
+    avro: str = ""
 
     @property
     def read(self) -> tuple[str, ...]:
@@ -156,7 +157,7 @@ class SparkShape:
         if not self.struct:
             return lambda rows: rows
         kind = type_of(self.struct)
-        values = ValueColumns(kind, corrupt=self.corrupt)
+        values = ValueColumns(kind, corrupt=self.corrupt, avro=self.avro)
 
         def rows_of(rows: Any) -> Any:
             structs, texts = values.arrays(rows.column("value").cast(pa.binary()).to_pylist())
@@ -167,14 +168,34 @@ class SparkShape:
         return rows_of
 
 
-class ValueColumns:
-    """JSON values as arrays of one struct type."""
+class ValueForm(Protocol):
+    """How values of one format are read as a struct type."""
 
-    def __init__(self, kind: pa.StructType, *, corrupt: Corrupt) -> None:
+    def items(self, values: Sequence[bytes | None]) -> Sequence[Any]:
+        """Return what is read of each value: what the others take."""
+        ...
+
+    def all(self, items: Sequence[Any]) -> Any:
+        """Return structs. Raises Unfit or `msgspec.MsgspecError`: one does not fit."""
+        ...
+
+    def one(self, item: Any) -> tuple[Any, bool]:
+        """Return a struct of one value, field by field, and whether all of them fit."""
+        ...
+
+    def text(self, value: bytes) -> str:
+        """Return a value as text, whatever it is."""
+        ...
+
+
+class ValueColumns:
+    """Values as arrays of one struct type."""
+
+    def __init__(self, kind: pa.StructType, *, corrupt: Corrupt, avro: str = "") -> None:
+        """Take a type, and the schema of values that are Avro. Raises InvalidArgument."""
         self.type = kind
         self._corrupt = corrupt
-        self._typed = TypedJson(kind, passes_over=True)
-        self._fields = [TypedJson(field.type, passes_over=True) for field in kind]
+        self._form: ValueForm = _avro_form(avro, kind) if avro else _JsonForm(kind)
 
     def arrays(self, values: Sequence[bytes | None]) -> tuple[Any, Any]:
         """Return the structs, null where there is no value or it is no object, and the text of those that do not fit, else null.
@@ -184,53 +205,75 @@ class ValueColumns:
         """
         structs: list[Any] = []
         texts: list[Any] = []
-        self._take(values, structs, texts)
+        self._take(values, self._form.items(values), structs, texts)
         if not structs:
             return pa.array([], self.type), pa.array([], pa.string())
         return pa.concat_arrays(structs), pa.concat_arrays(texts)
 
-    def _take(self, values: Sequence[bytes | None], structs: list[Any], texts: list[Any]) -> None:
+    def _take(self, values: Sequence[bytes | None], items: Sequence[Any], structs: list[Any], texts: list[Any]) -> None:
         """Read all at once; where that fails, each half by itself, down to those that do not fit."""
         if not values:
             return
         try:
-            structs.append(self._typed.read(values))
+            structs.append(self._form.all(items))
         except (Unfit, msgspec.MsgspecError):
             if len(values) > 1:
                 middle = len(values) // 2
-                self._take(values[:middle], structs, texts)
-                self._take(values[middle:], structs, texts)
+                self._take(values[:middle], items[:middle], structs, texts)
+                self._take(values[middle:], items[middle:], structs, texts)
                 return
-            struct, fits = self._one(values[0] or b"null")
+            struct, fits = self._form.one(items[0])
             structs.append(struct)
-            texts.append(self._text(values[0] or b"null", fits=fits))
+            texts.append(pa.nulls(1, pa.string()) if fits or values[0] is None else self._text(values[0]))
         else:
             texts.append(pa.nulls(len(values), pa.string()))
 
-    def _text(self, value: bytes, *, fits: bool) -> Any:
-        if fits:
-            return pa.nulls(1, pa.string())
+    def _text(self, value: bytes) -> Any:
+        text = self._form.text(value)
         if self._corrupt == "fail":
-            raise InvalidArgument(why=f"value {value[:200].decode(errors='replace')!r} does not fit value_schema {ddl_of(self.type)}")
-        return pa.array([value.decode(errors="replace")], pa.string())
+            raise InvalidArgument(why=f"value {text[:200]!r} does not fit value_schema {ddl_of(self.type)}")
+        return pa.array([text], pa.string())
 
-    def _one(self, value: bytes) -> tuple[Any, bool]:
-        """Return one value, field by field, and whether all of them fit."""
+
+class _JsonForm:
+    """JSON: an item is the value."""
+
+    def __init__(self, kind: pa.StructType) -> None:
+        self._type = kind
+        self.all = TypedJson(kind, passes_over=True).read
+        self._fields = [TypedJson(field.type, passes_over=True) for field in kind]
+
+    def items(self, values: Sequence[bytes | None]) -> Sequence[bytes | None]:
+        return values
+
+    def one(self, item: bytes | None) -> tuple[Any, bool]:
         try:
-            given = msgspec.json.decode(value, type=dict[str, msgspec.Raw])
+            given = msgspec.json.decode(item or b"null", type=dict[str, msgspec.Raw])
         except msgspec.MsgspecError:
-            return pa.nulls(1, self.type), False
-        fits = True
-        columns = []
-        for field, typed in zip(self.type, self._fields, strict=True):
-            column = _field(typed, bytes(given[field.name]) if field.name in given else None)
-            fits = fits and column is not None
-            columns.append(pa.nulls(1, field.type) if column is None else column)
-        return pa.StructArray.from_arrays(columns, fields=list(self.type)), fits
+            return pa.nulls(1, self._type), False
+        return struct_of_fields(
+            self._type, [_field(typed, given.get(field.name)) for field, typed in zip(self._type, self._fields, strict=True)]
+        )
+
+    def text(self, value: bytes) -> str:
+        return value.decode(errors="replace")
 
 
-def _field(typed: TypedJson, value: bytes | None) -> Any:
+def _avro_form(schema: str, kind: pa.StructType) -> ValueForm:
+    from eventlog.integrations.spark.avro_values import AvroForm  # noqa: PLC0415 -- fastavro is slow to load, and most caches are JSON
+
+    return AvroForm(schema, kind)
+
+
+def struct_of_fields(kind: pa.StructType, columns: Sequence[Any]) -> tuple[Any, bool]:
+    """Return a struct of one row, null for a field whose column is None, and whether there was none."""
+    arrays = [pa.nulls(1, field.type) if column is None else column for field, column in zip(kind, columns, strict=True)]
+    return pa.StructArray.from_arrays(arrays, fields=list(kind)), all(column is not None for column in columns)
+
+
+def _field(typed: TypedJson, given: msgspec.Raw | None) -> Any:
     """Return one field, None where it does not fit; what is no text is its JSON where there is to be text."""
+    value = None if given is None else bytes(given)
     try:
         return typed.read([value])
     except (Unfit, msgspec.MsgspecError):

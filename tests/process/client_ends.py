@@ -68,7 +68,11 @@ class Road:
         assert task is not None
         self._tasks.add(task)
         try:
-            there_reader, there_writer = await asyncio.open_connection(*self._there)
+            try:
+                there_reader, there_writer = await asyncio.open_connection(*self._there)
+            except OSError:  # nobody is there
+                writer.transport.abort()
+                return
             self._writers |= {writer, there_writer}
             up = asyncio.create_task(self._carry("up", reader, there_writer))
             down = asyncio.create_task(self._carry("down", there_reader, writer))

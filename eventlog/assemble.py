@@ -24,6 +24,7 @@ from eventlog.errors import BadConfig, EventLogError, NoConnection, Stopping
 from eventlog.http.server import Api, ApiOptions, HttpServer, Probes, render
 from eventlog.ids import id_before
 from eventlog.integrations.kafka.mirrors import Mirrors
+from eventlog.integrations.kafka.source import Inside
 from eventlog.limits import CLOCK_AHEAD_MS_MAX, CONNECTION_BYTES_IN_FLIGHT_MAX, FRAME_BYTES_MAX, LEASE_MS, MIB
 from eventlog.mirror.broker import Kafka
 from eventlog.node.cluster.peers import is_of_member
@@ -220,7 +221,9 @@ async def _serve_until(
         bytes_in_flight_max=max(CONNECTION_BYTES_IN_FLIGHT_MAX, frame_bytes_max),  # one frame never blocks its own connection
         session=SessionOptions(frame_bytes_max=frame_bytes_max),
     )
-    mirrors = Mirrors(node, dispatcher(node, TABLE), session=options.session, open_kafka=partial(_open_kafka, _outbound(node.name, config)))
+    outbound = Outbound(node=node.name, kafka=config.kafka, registry=config.registry, allow=config.allow_outbound)
+    inside = Inside(dispatcher(node, TABLE), options.session)
+    mirrors = Mirrors(node, inside, outbound=outbound, open_kafka=partial(_open_kafka, outbound))
     services = Services(node, [mirrors])
     table = TABLE | mirrors.table()
     dispatch = dispatcher(node, table)
@@ -242,10 +245,6 @@ async def _serve_until(
         await _stop(started, server, http, clean=error is None)
     if error is not None:
         raise error
-
-
-def _outbound(node: str, config: NodeConfig) -> Outbound:
-    return Outbound(node=node, kafka=config.kafka, allow=config.allow_outbound)
 
 
 def _open_kafka(outbound: Outbound, name: str) -> Kafka:

@@ -18,7 +18,9 @@ EXIT_BEHIND = 3
 ALTERABLE = ("--interval", "--hold", "--on-too-large")
 _ANOTHER = "a topic's records are of one kind throughout: add a mirror with another --name and --topic, and remove this one"
 FIXED = {
-    **dict.fromkeys(("--format", "--encoding", "--key-field", "--schema", "--where", "--select", "--topic", "--prefix"), _ANOTHER),
+    **dict.fromkeys(
+        ("--format", "--encoding", "--key-field", "--schema", "--registry", "--where", "--select", "--topic", "--prefix"), _ANOTHER
+    ),
     "--partitions": "an event's partition follows from it: add a mirror with another --name and --topic, and remove this one",
     "--kafka": "its progress is there: add a mirror with another --name, and remove this one",
     "--from": "it goes on where it is: pause it, and eventlog mirror reset NAME --to",
@@ -59,11 +61,14 @@ def command() -> None:
 @click.option(
     "--encoding",
     type=click.Choice(["json", "json-schema", "avro"]),
-    help="json-schema puts the schema into each record, avro its id in the cluster's registry.  [default: json]",
+    help="json-schema puts the schema into each record, avro its id in a registry.  [default: json]",
 )
 @click.option("--key-field", metavar="FIELD", help="Where rows and record keys have the key.  [default: _key]")
 @click.option(
     "--schema", metavar="FILE|SUBJECT", help="The type of a JSON cache's values: .avsc, .json (JSON Schema), or a subject's latest."
+)
+@click.option(
+    "--registry", metavar="NAME|URL|internal", help="What has avro's ids: [registry.NAME], a URL, or the cluster.  [default: internal]"
 )
 @click.option("--tombstones/--no-tombstones", default=True, help="Whether a null value follows a removal.  [default: tombstones]")
 @click.option("--from", "from_id", type=BEGIN, default="earliest", help="Everything behind this.  [default: earliest]")

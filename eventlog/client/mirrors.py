@@ -24,7 +24,8 @@ class MirrorInfo:
 
     With `snapshot` the entries come first, and then what happened after they were read.
 
-    `kafka` is a connection of the nodes' files, or a broker; `state` is running or paused.
+    `kafka` is a connection of the nodes' files, or a broker; `registry` has the schemas of Avro: one of the nodes' files, a URL, or empty
+    for the cluster's. `state` is running or paused.
     """
 
     name: str
@@ -46,6 +47,7 @@ class MirrorInfo:
     state: str
     topic_settings: Mapping[str, str]
     on_too_large: str
+    registry: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,6 +143,7 @@ class MirrorAdmin(Shown):
         schema: str | None = None,
         schema_type: str | None = None,
         schema_subject: str | None = None,
+        registry: str | None = None,
         tombstones: bool = True,
         from_id: Start = "earliest",
         where: str | None = None,
@@ -157,6 +160,7 @@ class MirrorAdmin(Shown):
         `kafka` names a connection of the nodes' files, `[kafka.NAME]`, or brokers `host:port`. Topics that are not there are made.
         Retention keeps up to `hold` bytes (1 GiB) of what is not in Kafka yet. `schema` is the type of a JSON cache's values, an Avro
         schema, or a JSON Schema where `schema_type` is `json`; `schema_subject` has the registry's latest of a subject taken for it.
+        `registry` has the ids of Avro's schemas: a registry of the nodes' files, `[registry.NAME]`, a URL, or the cluster's (`internal`).
         With `on_too_large` `dead-letter` an event whose record is too large, or whose value does not fit, is told in the topic
         `{topic}.dlq`; with `halt` its shard stands still.
 
@@ -164,9 +168,9 @@ class MirrorAdmin(Shown):
             CacheNotFound: there is no such cache.
             InvalidArgument: what is asked for does not fit the cache, its events, or a topic that is there.
             MirrorExists: one has this name or topic.
-            NoConnection, OutboundRefused: the node that was asked may not reach Kafka.
+            NoConnection, OutboundRefused: the node that was asked may not reach Kafka, or the registry.
             SchemaRefused: the registry does not have the subject, or does not take what a subject of the topic would get.
-            KafkaFailed: Kafka is away, or refuses.
+            KafkaFailed, RegistryFailed: Kafka, or the registry, is away or is none.
         """
         mirror = pb.Mirror(cache=cache, kafka=kafka, no_tombstones=not tombstones)
         given: dict[str, Any] = {
@@ -180,13 +184,12 @@ class MirrorAdmin(Shown):
             "schema": schema,
             "schema_type": schema_type,
             "schema_subject": schema_subject,
+            "registry": registry,
             "interval_ms": interval_ms,
             "hold_bytes": hold,
             "on_too_large": on_too_large,
         }
-        for field_, value in given.items():
-            if value is not None:
-                _set(mirror, field_, value)
+        _set(mirror, given)
         mirror.topic_settings.update(topic_settings or {})
         if (chosen := filter_of(where=where, parameters=parameters, select=select)) is not None:
             mirror.filter.CopyFrom(chosen)
@@ -275,9 +278,7 @@ class MirrorAdmin(Shown):
             KafkaFailed: the topic of dead letters cannot be made.
         """
         request = pb.AlterMirror()
-        for name, value in {"interval_ms": interval_ms, "hold_bytes": hold, "on_too_large": on_too_large}.items():
-            if value is not None:
-                _set(request, name, value)
+        _set(request, {"interval_ms": interval_ms, "hold_bytes": hold, "on_too_large": on_too_large})
         return await self._change(pb.ChangeMirror(name=mirror, alter=request))
 
     async def remove(self, mirror: str, *, delete_topics: bool = False) -> None:
@@ -290,11 +291,14 @@ class MirrorAdmin(Shown):
         return mirror_info(reply.message.list_mirrors_answer.mirrors[0])
 
 
-def _set(message: Any, name: str, value: Any) -> None:
-    try:
-        setattr(message, name, value)
-    except (TypeError, ValueError) as error:
-        raise InvalidArgument(why=f"{name} is {value!r}: {error}") from error
+def _set(message: Any, given: Mapping[str, Any]) -> None:
+    """Set what is given, which is what is not None."""
+    for name, value in given.items():
+        try:
+            if value is not None:
+                setattr(message, name, value)
+        except (TypeError, ValueError) as error:
+            raise InvalidArgument(why=f"{name} is {value!r}: {error}") from error
 
 
 def _begin(request: "pb.AddMirror | pb.ResetMirror", start: Start) -> None:
@@ -332,6 +336,7 @@ def mirror_info(mirror: pb.Mirror) -> MirrorInfo:
         state=mirror.state,
         topic_settings=dict(mirror.topic_settings),
         on_too_large=mirror.on_too_large,
+        registry=mirror.registry,
     )
 
 

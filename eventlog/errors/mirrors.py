@@ -10,6 +10,7 @@ __all__ = [
     "MirrorTaken",
     "NoConnection",
     "OutboundRefused",
+    "RegistryFailed",
     "SchemaRefused",
 ]
 
@@ -75,4 +76,12 @@ class KafkaFailed(Unavailable):
     http_status = 502
     sentence = "Kafka at {kafka}: {why}"
     kafka: str
+    why: str
+
+
+class RegistryFailed(Unavailable):
+    code = "REGISTRY_FAILED"
+    http_status = 502
+    sentence = "the registry {registry}: {why}"
+    registry: str
     why: str

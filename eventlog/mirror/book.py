@@ -31,7 +31,8 @@ class Mirror(msgspec.Struct, frozen=True, kw_only=True):
     beginning: progress of an earlier one counts no more; `revision` is another one after each change. `kafka` names a connection of the
     node's file, or a broker. `accepts` is the generation in which a forced primary's loss was accepted, 0 for none. `filter` is what the
     topic gets, as it came over the wire; empty: every event. `schema` is the type of a JSON cache's values, an Avro schema or, as
-    `schema_type` says, a JSON Schema; empty: none is declared. `on_too_large` says what becomes of an event that the topic cannot have.
+    `schema_type` says, a JSON Schema; empty: none is declared. `registry` names the
+    registry that its schemas have ids of, empty: the cluster's. `on_too_large` says what becomes of an event that the topic cannot have.
     """
 
     name: str
@@ -57,6 +58,7 @@ class Mirror(msgspec.Struct, frozen=True, kw_only=True):
     topic_settings: dict[str, str] = {}
     schema: str = ""
     schema_type: str = ""
+    registry: str = ""
     on_too_large: OnTooLarge = "halt"
 
     @property
@@ -194,6 +196,10 @@ def checked(mirror: Mirror, *, segments: int, has_before: bool, has_state: bool)
         (not divides, f"shards is {mirror.shards}: give a number that divides the {mirror.partitions} partitions"),
         (mirror.format not in FORMATS, f"format {mirror.format!r}: use {', '.join(FORMATS)}"),
         (mirror.encoding not in ENCODINGS, f"encoding {mirror.encoding!r}: use {', '.join(ENCODINGS)}"),
+        (
+            bool(mirror.registry) and (mirror.encoding != "avro" or mirror.format == "raw"),
+            "only records in encoding avro have ids of a registry: leave it out, or give --encoding avro, and another format than raw",
+        ),
         *_of_handling(mirror),
         (
             mirror.format == "debezium" and not (has_before and has_state),

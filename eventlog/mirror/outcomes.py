@@ -14,6 +14,7 @@ from eventlog.errors import (
     NoConnection,
     OutboundRefused,
     PositionDiverged,
+    SchemaRefused,
     Unavailable,
 )
 from eventlog.mirror.broker import Trouble
@@ -83,6 +84,9 @@ def outcome_of_error(error: EventLogError, *, mirror: str) -> Reaction:
     if isinstance(error, PositionDiverged):
         why = f"{error}; eventlog mirror resume {mirror} --accept-diverged goes on, and what the topic has of them stays there"
         return Reaction(next="stop", state="diverged", why=why)
+    if isinstance(error, SchemaRefused):
+        why = f"{error}; once it takes what it refused: eventlog mirror resume {mirror}"
+        return Reaction(next="stop", state="halted", why=why)
     if isinstance(error, CacheNotFound | CacheDropped):
         return Reaction(next="stop", state="ended", why=str(error))
     if isinstance(error, NoConnection | OutboundRefused | Unavailable):

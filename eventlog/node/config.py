@@ -3,7 +3,7 @@
 import os
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,16 @@ from eventlog.limits import (
     VALUE_BYTES_CAP,
     VALUE_BYTES_MAX,
 )
-from eventlog.node.outbound import KafkaConnection, check_patterns, is_loopback, read_tables, tables_text
+from eventlog.node.outbound import (
+    KafkaConnection,
+    RegistryConnection,
+    check_patterns,
+    is_loopback,
+    kafka_of,
+    read_tables,
+    registry_of,
+    tables_text,
+)
 
 ENVIRONMENT_PREFIX = "EVENTLOG_NODE_"
 _SIZE = re.compile(r"([0-9]{1,18})\s*(B|[KMGT]i?B)?")
@@ -45,6 +54,7 @@ _OPTION_NAMES = {
     "value_max": "value_bytes_max",
 }  # of `serve`
 _MANAGED_ETCD = {"managed-etcd": 3, "managed-etcd:3": 3, "managed-etcd:5": 5}  # and how many members
+_TABLES: Mapping[str, Callable[[str, object], Any]] = {"kafka": kafka_of, "registry": registry_of}
 _UNITS = {None: 1, "B": 1, "KiB": KIB, "MiB": MIB, "GiB": GIB, "TiB": 1_024 * GIB} | {
     f"{letter}B": 1_000**power for power, letter in enumerate("KMGT", 1)
 }
@@ -84,6 +94,7 @@ class NodeConfig:
     ready_file: str = ""
     allow_outbound: tuple[str, ...] = ()
     kafka: Mapping[str, KafkaConnection] = field(default_factory=dict)
+    registry: Mapping[str, RegistryConnection] = field(default_factory=dict)
 
     @property
     def location(self) -> Location:
@@ -184,7 +195,7 @@ def _convert(name: str, value: Any) -> Any:
             raise BadConfig(option=name, why=f"{value!r} is not {expected}")
         return int(match[1]) * _UNITS[match[2]]
     if isinstance(default, tuple | Mapping):
-        return _texts(name, value) if isinstance(default, tuple) else read_tables(value)
+        return _texts(name, value) if isinstance(default, tuple) else read_tables(value, option=name, make=_TABLES[name])
     if isinstance(default, Path) and isinstance(value, Path):
         return value
     is_path = isinstance(default, Path)

@@ -2286,7 +2286,7 @@ class GroupLagAnswer(_message.Message):
     def __init__(self, rows: _Optional[int] = ...) -> None: ...
 
 class Mirror(_message.Message):
-    __slots__ = ("name", "cache", "cache_id", "kafka", "topic", "prefix", "progress_topic", "partitions", "shards", "format", "encoding", "key_field", "no_tombstones", "filter", "interval_ms", "from_id", "state", "hold_bytes", "topic_settings", "snapshot", "schema", "schema_type", "schema_subject", "on_too_large")
+    __slots__ = ("name", "cache", "cache_id", "kafka", "topic", "prefix", "progress_topic", "partitions", "shards", "format", "encoding", "key_field", "no_tombstones", "filter", "interval_ms", "from_id", "state", "hold_bytes", "topic_settings", "snapshot", "schema", "schema_type", "schema_subject", "on_too_large", "registry")
     class TopicSettingsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -2318,6 +2318,7 @@ class Mirror(_message.Message):
     SCHEMA_TYPE_FIELD_NUMBER: _ClassVar[int]
     SCHEMA_SUBJECT_FIELD_NUMBER: _ClassVar[int]
     ON_TOO_LARGE_FIELD_NUMBER: _ClassVar[int]
+    REGISTRY_FIELD_NUMBER: _ClassVar[int]
     name: str
     cache: str
     cache_id: int
@@ -2342,7 +2343,8 @@ class Mirror(_message.Message):
     schema_type: str
     schema_subject: str
     on_too_large: str
-    def __init__(self, name: _Optional[str] = ..., cache: _Optional[str] = ..., cache_id: _Optional[int] = ..., kafka: _Optional[str] = ..., topic: _Optional[str] = ..., prefix: _Optional[str] = ..., progress_topic: _Optional[str] = ..., partitions: _Optional[int] = ..., shards: _Optional[int] = ..., format: _Optional[str] = ..., encoding: _Optional[str] = ..., key_field: _Optional[str] = ..., no_tombstones: _Optional[bool] = ..., filter: _Optional[_Union[Filter, _Mapping]] = ..., interval_ms: _Optional[int] = ..., from_id: _Optional[int] = ..., state: _Optional[str] = ..., hold_bytes: _Optional[int] = ..., topic_settings: _Optional[_Mapping[str, str]] = ..., snapshot: _Optional[bool] = ..., schema: _Optional[str] = ..., schema_type: _Optional[str] = ..., schema_subject: _Optional[str] = ..., on_too_large: _Optional[str] = ...) -> None: ...
+    registry: str
+    def __init__(self, name: _Optional[str] = ..., cache: _Optional[str] = ..., cache_id: _Optional[int] = ..., kafka: _Optional[str] = ..., topic: _Optional[str] = ..., prefix: _Optional[str] = ..., progress_topic: _Optional[str] = ..., partitions: _Optional[int] = ..., shards: _Optional[int] = ..., format: _Optional[str] = ..., encoding: _Optional[str] = ..., key_field: _Optional[str] = ..., no_tombstones: _Optional[bool] = ..., filter: _Optional[_Union[Filter, _Mapping]] = ..., interval_ms: _Optional[int] = ..., from_id: _Optional[int] = ..., state: _Optional[str] = ..., hold_bytes: _Optional[int] = ..., topic_settings: _Optional[_Mapping[str, str]] = ..., snapshot: _Optional[bool] = ..., schema: _Optional[str] = ..., schema_type: _Optional[str] = ..., schema_subject: _Optional[str] = ..., on_too_large: _Optional[str] = ..., registry: _Optional[str] = ...) -> None: ...
 
 class AddMirror(_message.Message):
     __slots__ = ("mirror", "earliest", "latest", "id", "snapshot", "dry_run")

@@ -10,6 +10,9 @@ from typing import Any
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
+from confluent_kafka.schema_registry import SchemaRegistryClient
+from confluent_kafka.schema_registry.avro import AvroDeserializer
+from confluent_kafka.serialization import MessageField, SerializationContext
 
 import eventlog
 from eventlog import blocking
@@ -78,6 +81,19 @@ async def _partitions(addresses: str, topic: str) -> list[int]:
 def read(addresses: str, topic: str, *, within_s: float = 60) -> list[Record]:
     """Return every committed record of a topic, partition by partition in its order."""
     return asyncio.run(asyncio.wait_for(_read(addresses, topic), within_s))
+
+
+def by_confluent(addresses: str, registry: str, topic: str) -> list[tuple[Any, Any]]:
+    """Return keys and values of a topic as Confluent's own deserializer reads them, asking the registry for their schemas."""
+    with SchemaRegistryClient({"url": f"http://{registry}"}) as schemas:
+        read_key, read_value = AvroDeserializer(schemas), AvroDeserializer(schemas)
+        return [
+            (
+                read_key(one.key, SerializationContext(topic, MessageField.KEY)),
+                read_value(one.value, SerializationContext(topic, MessageField.VALUE)),
+            )
+            for one in read(addresses, topic)
+        ]
 
 
 def check(records: list[Record], events: Iterable[eventlog.Event], *, partitions: int) -> None:

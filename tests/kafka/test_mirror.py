@@ -14,8 +14,6 @@ import pytest
 from aiokafka import AIOKafkaProducer
 from confluent_kafka import Consumer
 from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
-from confluent_kafka.schema_registry.avro import AvroDeserializer
-from confluent_kafka.serialization import MessageField, SerializationContext
 
 from benchmarks.peers.kafka import CONNECT, jars
 from eventlog import blocking
@@ -31,7 +29,7 @@ from eventlog.errors import (
     SchemaRefused,
 )
 from tests.kafka import java_mains
-from tests.kafka.mirrors import ORDER, SEGMENTS, WAIT_MS, Record, check, folded, read, wait
+from tests.kafka.mirrors import ORDER, SEGMENTS, WAIT_MS, Record, by_confluent, check, folded, read, wait
 from tests.process.cli_ends import Shell
 from tests.process.nodes import NodeProcess
 
@@ -189,19 +187,6 @@ def test_a_mirror_of_bytes_and_of_avro(client: blocking.Client, broker: str, nam
         assert found["schema"]["name"] == f"{added.mirror.topic}.Envelope"
         assert found["payload"]["after"] == ({"_key": "k", "value": "AP8="} if cache is plain else {"_key": "k", "total": 1.5})
         assert dict(record.headers) == ({"h": b"1"} if cache is plain else {})
-
-
-def by_confluent(addresses: str, registry: str, topic: str) -> list[tuple[Any, Any]]:
-    """Return keys and values of a topic as Confluent's own deserializer reads them, asking the registry for their schemas."""
-    with SchemaRegistryClient({"url": f"http://{registry}"}) as schemas:
-        read_key, read_value = AvroDeserializer(schemas), AvroDeserializer(schemas)
-        return [
-            (
-                read_key(one.key, SerializationContext(topic, MessageField.KEY)),
-                read_value(one.value, SerializationContext(topic, MessageField.VALUE)),
-            )
-            for one in read(addresses, topic)
-        ]
 
 
 @pytest.mark.parametrize("is_subject", [False, True])

@@ -83,6 +83,8 @@ def test_what_runs_is_not_reset():
         ({"shards": 5}, "divides"),
         ({"format": "csv"}, "use debezium"),
         ({"encoding": "xml"}, "use json"),
+        ({"registry": "http://r:8081"}, "give --encoding avro"),
+        ({"registry": "main", "encoding": "avro", "format": "raw"}, "another format than raw"),
         ({"interval_ms": 0}, "interval"),
         ({"from_id": -1}, "not an id"),
     ],

@@ -11,6 +11,8 @@ from eventlog.errors import (
     NoConnection,
     OutboundRefused,
     PositionDiverged,
+    RegistryFailed,
+    SchemaRefused,
     Stopping,
     UnfitValue,
 )
@@ -53,6 +55,8 @@ def test_trouble_with_kafka(code, next_, state):
         (NoConnection(node="n", why="has none"), "anew", "waiting"),
         (OutboundRefused(node="n", address="a:1", allowed="b:1"), "anew", "waiting"),
         (KafkaFailed(kafka="main", why="no"), "anew", "waiting"),
+        (RegistryFailed(registry="main", why="no"), "anew", "waiting"),
+        (SchemaRefused(subject="t-value", why="no"), "stop", "halted"),
         (Stopping(), "anew", "waiting"),
         (UnfitValue(segment=1, offset=2, key="k", field="value.a", why="no number"), "stop", "halted"),
         (MirrorTaken(topic="t", mirror="m", cluster="c"), "stop", "halted"),
@@ -67,4 +71,5 @@ def test_errors_of_ours(error, next_, state):
 def test_what_needs_a_person_says_what_to_do():
     assert "eventlog mirror pause orders" in outcome_of_error(EventsTrimmed(first_id=9, lost=3), mirror="orders").why
     assert "--accept-diverged" in outcome_of_error(PositionDiverged(segment=1, after=2, upto=3), mirror="orders").why
+    assert "eventlog mirror resume orders" in outcome_of_error(SchemaRefused(subject="t-value", why="no"), mirror="orders").why
     assert "max.message.bytes" in outcome_of(Trouble(10, ""), topic="t").why

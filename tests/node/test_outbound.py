@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from eventlog.errors import BadConfig, KafkaFailed, NoConnection, OutboundRefused
+from eventlog.errors import BadConfig, InvalidArgument, KafkaFailed, NoConnection, OutboundRefused
 from eventlog.node.config import NodeConfig, environment_of, load_config
-from eventlog.node.outbound import KafkaConnection, Outbound, secret
+from eventlog.node.outbound import KafkaConnection, Outbound, RegistryConnection, secret
 
 TABLE = """
 allow-outbound = ["*.example.com:9093", "10.0.0.1:*"]
@@ -22,6 +22,12 @@ settings = { request_timeout_ms = 20_000 }
 
 [kafka.plain]
 bootstrap = "10.0.0.1:9092"
+
+[registry.main]
+url = "https://registry.example.com/avro"
+user = "eventlog"
+password-file = "/run/secrets/registry"
+ca-file = "/etc/ca.pem"
 """
 
 
@@ -46,6 +52,8 @@ def test_tables_of_a_file_are_connections_and_reach_the_children_of_a_node(tmp_p
         {"request_timeout_ms": 20_000},
     )
     assert config.kafka["plain"] == KafkaConnection(bootstrap="10.0.0.1:9092")
+    assert config.registry["main"].url == "https://registry.example.com/avro"
+    assert config.registry["main"].password_file == "/run/secrets/registry"
     assert load_config({}, environment=environment_of(config)) == config
     assert load_config({}, environment=environment_of(NodeConfig())).kafka == {}
 
@@ -69,6 +77,17 @@ def test_tables_of_a_file_are_connections_and_reach_the_children_of_a_node(tmp_p
         ('[kafka.main]\nbootstrap = "b:1"\nsettings = { acks = 0 }', "settings.acks", "may be set"),
         ('[kafka.main]\nbootstrap = "b:1"\nsettings = { request_timeout_ms = true }', "settings.request_timeout_ms", "may be set"),
         ('allow-outbound = ["b"]', "allow_outbound", "HOST:PORT"),
+        ("[registry.main]", "registry.main.url", "like http://HOST:PORT"),
+        ('[registry.main]\nurl = "r:8081"', "registry.main.url", "like http://HOST:PORT"),
+        ('[registry.main]\nurl = "http://r:x"', "registry.main.url", "is none"),
+        ('[registry.main]\nurl = "http://r/?a=b"', "registry.main.url", "nothing behind it"),
+        ('[registry.main]\nurl = "http://r/a b"', "registry.main.url", "encoded"),
+        ('[registry.main]\nurl = "http://u:p@r"', "registry.main.url", "everybody may read"),
+        ('[registry.main]\nurl = "http://r"\nuser = "u"', "registry.main.user", "given together"),
+        ('[registry.main]\nurl = "http://r"\nuser = "u:v"\npassword-file = "p"', "registry.main.user", "a colon"),
+        ('[registry.main]\nurl = "https://r"\nkey-file = "k"', "registry.main.cert_file", "together"),
+        ('[registry.main]\nurl = "http://r"\nca-file = "c"', "registry.main.url", "no certificates"),
+        ('[registry.main]\nurl = "http://r"\npassword = "x"', "registry.main.password", "no such setting"),
     ],
 )
 def test_what_cannot_be_used_is_named(tmp_path, text, where, why):
@@ -83,6 +102,35 @@ def test_a_name_is_a_table_or_an_address():
     assert found.connection("127.0.0.1:9092,[::1]:9092").addresses == ["127.0.0.1:9092", "[::1]:9092"]
     with pytest.raises(NoConnection, match=r"node n1 has no table \[kafka.other\] in its file; it has main"):
         found.connection("other")
+
+
+def test_a_registry_is_a_table_or_a_url():
+    found = Outbound(node="n1", kafka={}, registry={"main": RegistryConnection(url="http://r:8081")}, allow=())
+    assert found.registry_at("main").url == "http://r:8081"
+    assert found.registry_at("http://127.0.0.1:8081/") == RegistryConnection(url="http://127.0.0.1:8081/")
+    with pytest.raises(NoConnection, match=r"node n1 has no table \[registry.other\] in its file; it has main"):
+        found.registry_at("other")
+    with pytest.raises(InvalidArgument, match="which everybody may read") as refused:
+        found.registry_at("http://eventlog:hunter2@r:8081")
+    assert "hunter2" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("allow", "found", "may"),
+    [
+        ((), ["127.0.0.1", "::1"], True),
+        ((), ["127.0.0.1", "10.0.0.1"], False),
+        ((), [], False),
+        (("r.example.com:*",), ["10.0.0.1"], True),
+        (("10.0.0.1:*",), ["10.0.0.1"], False),
+    ],
+)
+def test_what_a_name_resolves_to_counts_where_no_name_is_allowed(allow, found, may):
+    if may:
+        outbound(*allow).check_found("r.example.com", 8081, found)
+        return
+    with pytest.raises(OutboundRefused, match=r"may not connect to r\.example\.com:8081"):
+        outbound(*allow).check_found("r.example.com", 8081, found)
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1", "localhost"])

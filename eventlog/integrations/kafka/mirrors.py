@@ -28,9 +28,10 @@ from eventlog.errors import (
     VersionMismatch,
 )
 from eventlog.ids import TIME_SHIFT, FlakeClock
+from eventlog.integrations.kafka.registries import INTERNAL, HttpRegistry, MirrorRegistry, OwnRegistry
 from eventlog.integrations.kafka.shard import Shard
 from eventlog.integrations.kafka.source import Inside, Source
-from eventlog.integrations.kafka.telling import registered, schema_of, shape_of
+from eventlog.integrations.kafka.telling import registered, shape_of
 from eventlog.integrations.kafka.verifying import Verifying
 from eventlog.kafka.shape import Shape
 from eventlog.limits import GIB, MIRROR_INTERVAL_MS_DEFAULT, MIRROR_SHARDS_MAX, MIRRORS_HELD_BYTES_MAX, REQUEST_TIMEOUT_MS_DEFAULT
@@ -46,14 +47,14 @@ from eventlog.node.cluster.primaries import Led, Primaries, time_to_ask
 from eventlog.node.consumers.inner import DEADLINE_MS_DEFAULT, Inner
 from eventlog.node.consumers.listener_lag import ListenerLag
 from eventlog.node.handlers import TABLE, Handler
+from eventlog.node.outbound import Outbound
 from eventlog.node.reading.answers import Reads
 from eventlog.node.schemas import Schemas
 from eventlog.state.caches import Caches, CacheState
-from eventlog.transport.connection import Dispatch, Exchange
+from eventlog.transport.connection import Exchange
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message
 from eventlog.wire.flow import ProcessBudget
-from eventlog.wire.session import SessionOptions
 
 MIRRORS: Final = f"{INTERNAL_PREFIX}mirrors"
 ROUTE: Final = b"book"
@@ -95,9 +96,10 @@ class Mirrors:
 
     name = "mirror"
 
-    def __init__(self, node: MirrorsGround, dispatch: Dispatch, *, session: SessionOptions, open_kafka: Callable[[str], Kafka]) -> None:
+    def __init__(self, node: MirrorsGround, inside: Inside, *, outbound: Outbound, open_kafka: Callable[[str], Kafka]) -> None:
         self._node = node
-        self._inside = Inside(dispatch, session)
+        self._inside = inside
+        self._outbound = outbound
         self._open_kafka = open_kafka
         self.budget = ProcessBudget(MIRRORS_HELD_BYTES_MAX)
         self._book = Book()
@@ -210,8 +212,12 @@ class Mirrors:
         await self._node.inner.write(MIRRORS, ROUTE, puts=noted, deadline_ms=DEADLINE_MS_DEFAULT)
 
     async def telling(self, mirror: Mirror) -> Shape:
-        """Return how a mirror's events are told, under schemas that the registry knows. Raises what `shape` and `registered` do."""
-        return await registered(self.shape(mirror), self._node.schemas)
+        """Return how a mirror's events are told, under schemas that its registry knows. Raises what `shape` and `registered` do."""
+        return await registered(self.shape(mirror), self._registry(mirror.registry))
+
+    def _registry(self, name: str) -> MirrorRegistry:
+        """Return the registry of a name, the cluster's own under none. Raises as `HttpRegistry` does."""
+        return HttpRegistry(name, self._outbound) if name else OwnRegistry(self._node.schemas)
 
     def figures(self) -> dict[str, tuple[int, int, int]]:
         """Return used, limit and peak of what is bounded here."""
@@ -275,8 +281,11 @@ class Mirrors:
         cache = self._node.caches.named(request.mirror.cache)
         if cache.name.startswith(INTERNAL_PREFIX):
             raise OperationRefused(what=f"mirroring {cache.name}", why="it is the cluster's own")
+        if request.mirror.registry == INTERNAL:
+            request.mirror.registry = ""
+        registry = self._registry(request.mirror.registry)
         if request.mirror.schema_subject:
-            request.mirror.schema, request.mirror.schema_type = await schema_of(request.mirror.schema_subject, self._node.schemas)
+            request.mirror.schema, request.mirror.schema_type = await registry.latest(request.mirror.schema_subject)
         wanted, why_format = self._wanted(request.mirror, cache, has_snapshot=request.WhichOneof("from") == "snapshot")
         book, _ = await self._read_anew()
         book.added(wanted)
@@ -323,6 +332,7 @@ class Mirrors:
             topic_settings=dict(asked.topic_settings),
             schema=asked.schema,
             schema_type=(asked.schema_type or "avro") if asked.schema else "",
+            registry=asked.registry,
             **given,
         )
         checked = books.checked(mirror, segments=self._node.segments, **has)
@@ -585,6 +595,7 @@ def told(mirror: Mirror) -> pb.Mirror:
         schema=mirror.schema,
         schema_type=mirror.schema_type,
         on_too_large=mirror.on_too_large,
+        registry=mirror.registry,
     )
     if mirror.filter:
         found.filter.ParseFromString(mirror.filter)

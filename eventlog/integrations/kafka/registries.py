@@ -1,0 +1,196 @@
+"""Where a mirror's schemas have their ids: the cluster's own registry, or another one by HTTP, under the paths of Confluent's.
+
+Each request is a connection of its own, and its name is resolved then: what `allow_outbound` says is held against what is connected to.
+Nothing is followed elsewhere, so a redirect leads nowhere. What comes back is bounded in bytes and time.
+"""
+
+import asyncio
+import ssl
+from base64 import b64encode
+from functools import partial
+from socket import AF_INET, AddressFamily
+from typing import Any, Final, Protocol
+from urllib.parse import quote
+
+import msgspec
+from aiohttp import ClientConnectorError, ClientError, ClientSession, DummyCookieJar, TCPConnector, ThreadedResolver
+from aiohttp.abc import ResolveResult
+from yarl import URL
+
+from eventlog.errors import RegistryFailed, SchemaRefused
+from eventlog.limits import SCHEMA_BYTES_MAX
+from eventlog.node.outbound import Outbound, secret
+from eventlog.node.schemas import Schemas
+from eventlog.schema import requests
+from eventlog.schema.requests import Given, Refusal
+
+INTERNAL: Final = "internal"
+WAIT_S: Final = 5.0  # for one answer: whoever adds a mirror hears within a client's ten seconds what is wrong
+_ANSWER_BYTES_MAX: Final = 7 * SCHEMA_BYTES_MAX  # a schema in JSON, each of its characters escaped
+_WORDS_MAX: Final = 500  # of what a registry says
+_TYPE: Final = "application/vnd.schemaregistry.v1+json"
+_TYPES: Final = ("avro", "json")
+
+
+class MirrorRegistry(Protocol):
+    """A registry as mirrors need it."""
+
+    async def register(self, subject: str, schema: str) -> int:
+        """Return the id of an Avro schema, which becomes a version of a subject unless it is one.
+
+        Raises:
+            SchemaRefused: the registry does not take it, as one that cannot follow the subject's last.
+            Unavailable: it does not answer.
+        """
+        ...
+
+    async def latest(self, subject: str) -> tuple[str, str]:
+        """Return the latest schema of a subject, and its type.
+
+        Raises:
+            SchemaRefused: there is none, or it is of a type that values cannot be told by.
+            Unavailable: the registry does not answer.
+        """
+        ...
+
+
+class OwnRegistry:
+    """The cluster's."""
+
+    def __init__(self, schemas: Schemas) -> None:
+        self._schemas = schemas
+
+    async def register(self, subject: str, schema: str) -> int:
+        try:
+            found = await self._schemas.change(partial(requests.register, subject=subject, given=Given(schema=schema)))
+        except Refusal as refusal:
+            raise SchemaRefused(subject=subject, why=refusal.message) from refusal
+        return int(found["id"])
+
+    async def latest(self, subject: str) -> tuple[str, str]:
+        try:
+            found = requests.version(await self._schemas.read(), subject, "latest")
+        except Refusal as refusal:
+            raise SchemaRefused(subject=subject, why=refusal.message) from refusal
+        return _told(subject, found)
+
+
+class HttpRegistry:
+    """One elsewhere, as one node reaches it."""
+
+    def __init__(self, name: str, outbound: Outbound) -> None:
+        """Take the name of a table, or a URL. Raises NoConnection, InvalidArgument: it is neither."""
+        self._connection = outbound.registry_at(name)
+        self._outbound = outbound
+        self.name = name
+
+    async def register(self, subject: str, schema: str) -> int:
+        found = await self._ask("POST", subject, "versions", data={"schema": schema, "schemaType": "AVRO"})
+        if type(number := found.get("id")) is not int or not 0 <= number < 1 << 31:
+            raise self._failed("answers a registration without an id: it is no registry")
+        return number
+
+    async def latest(self, subject: str) -> tuple[str, str]:
+        found = await self._ask("GET", subject, "versions/latest")
+        if not isinstance(found.get("schema"), str):
+            raise self._failed("answers without a schema: it is no registry")
+        return _told(subject, found)
+
+    async def _ask(self, method: str, subject: str, what: str, *, data: Any = None) -> dict[str, Any]:
+        """Return what is answered about a subject.
+
+        Raises:
+            SchemaRefused: the registry says no.
+            RegistryFailed: it is away, or no registry.
+            OutboundRefused: this node may not connect to it.
+            BadConfig: a file with a secret cannot be read.
+        """
+        url = URL(f"{self._connection.url.rstrip('/')}/subjects/{quote(subject, safe='')}/{what}", encoded=True)
+        secrets, context = await asyncio.to_thread(self._secrets)
+        if url.host is None or url.port is None:
+            raise self._failed("has a URL without a host")
+        try:
+            if _is_address(url.host):
+                self._outbound.check_found(url.host, url.port, [url.host])
+            connector = TCPConnector(resolver=_CheckedResolver(self._outbound), use_dns_cache=False, ssl=context)
+            async with asyncio.timeout(WAIT_S), ClientSession(connector=connector, cookie_jar=DummyCookieJar()) as session:
+                body = None if data is None else msgspec.json.encode(data)
+                headers = {"Accept": f"{_TYPE}, application/json"} | ({"Content-Type": _TYPE} if body else {}) | secrets
+                async with session.request(method, url, data=body, headers=headers, allow_redirects=False) as answer:
+                    content = bytearray()
+                    async for piece in answer.content.iter_any():
+                        content += piece
+                        if len(content) > _ANSWER_BYTES_MAX:
+                            raise self._failed("answers without an end: it is no registry")
+                    status = answer.status
+        except TimeoutError as error:
+            raise self._failed("does not answer in time") from error
+        except ClientConnectorError as error:
+            raise self._failed(f"does not answer: {_line(str(error.os_error))}") from error
+        except (ClientError, OSError, ValueError) as error:
+            raise self._failed(f"does not answer as one: {type(error).__name__} {_line(str(error))}") from error
+        return self._judged(status, bytes(content), subject=subject)
+
+    def _judged(self, status: int, content: bytes, *, subject: str) -> dict[str, Any]:
+        try:
+            found = msgspec.json.decode(content)
+        except (ValueError, RecursionError):
+            found = None
+        if status == 200 and isinstance(found, dict):
+            return found
+        if status in {401, 403}:
+            raise SchemaRefused(subject=subject, why=f"{self.name} answers {status}: it does not take this node's user and password")
+        if not isinstance(found, dict) or not isinstance(message := found.get("message"), str):
+            raise self._failed(f"answers {status} to what a registry knows: it is none")
+        if status < 500 and status != 429:
+            raise SchemaRefused(subject=subject, why=f"{self.name} says {_line(message)}")
+        raise self._failed(f"answers {status}: {_line(message)}")
+
+    def _failed(self, why: str) -> RegistryFailed:
+        return RegistryFailed(registry=self.name, why=why)
+
+    def _secrets(self) -> tuple[dict[str, str], ssl.SSLContext | bool]:
+        """Return the headers and the certificates that a connection proves itself by, as the files have them now."""
+        found = self._connection
+        headers: dict[str, str] = {}
+        if found.user:
+            words = f"{found.user}:{secret(found.password_file, option='password_file')}"
+            headers["Authorization"] = f"Basic {b64encode(words.encode()).decode()}"
+        if not found.url.startswith("https:"):
+            return headers, True
+        try:
+            context = ssl.create_default_context(cafile=found.ca_file or None)
+            if found.cert_file:
+                context.load_cert_chain(found.cert_file, found.key_file)
+        except (OSError, ssl.SSLError) as error:
+            raise self._failed(f"cannot be asked, its certificates cannot be used: {error}") from error
+        return headers, context
+
+
+class _CheckedResolver(ThreadedResolver):
+    """Resolves names to addresses that may be connected to."""
+
+    def __init__(self, outbound: Outbound) -> None:
+        super().__init__()
+        self._outbound = outbound
+
+    async def resolve(self, host: str, port: int = 0, family: AddressFamily = AF_INET) -> list[ResolveResult]:
+        found = await super().resolve(host, port, family)
+        self._outbound.check_found(host, port, [one["host"] for one in found])
+        return found
+
+
+def _is_address(host: str) -> bool:
+    """Return whether aiohttp takes a host for an address, and so resolves nothing."""
+    return ":" in host or host.replace(".", "").isdigit()
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split())[:_WORDS_MAX]
+
+
+def _told(subject: str, found: dict[str, Any]) -> tuple[str, str]:
+    kind = str(found.get("schemaType") or "AVRO").lower()
+    if kind not in _TYPES or found.get("references"):
+        raise SchemaRefused(subject=subject, why="a mirror takes a schema of Avro or JSON Schema that refers to no other")
+    return str(found["schema"]), kind

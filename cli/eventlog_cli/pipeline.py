@@ -193,7 +193,7 @@ def rebuild(cache_name: str, *, path: str | None, into: str, as_of: int | None, 
     multiple=True,
     default=("count",),
     metavar="MEASURE,...",
-    help="What is counted: count, bytes, keys, first, last, sum(EXPR), min(EXPR), max(EXPR).  [default: count]",
+    help="What is counted: count, bytes, keys, keys~, first, last, sum(EXPR), min(EXPR), max(EXPR).  [default: count]",
 )
 @click.option("--to", "path", required=True, metavar="PATH", help="The folder of the table, or its address in an object store.")
 @click.option("--into", metavar="CACHE", help="Make each row an entry of this cache as well.")

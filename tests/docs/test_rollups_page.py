@@ -34,9 +34,10 @@ def test_every_block_runs(tmp_path: Path) -> None:
         into = client.cache("orders-by-shop")
         assert sum(entry.value["count"] for _, entry in into.entries()) == 101
         assert {json.loads(key)[1] for key, _ in into.entries()} == {"north", "south"}
-    assert len(printed) == 5
+    assert len(printed) == 7
     assert "101 events of orders came to" in printed[0]
     assert "2500.0" in printed[1]
     assert json.loads(printed[2])["entries"] >= 3
     assert "100 events of orders came to" in printed[3], "the last window of an archive may not be whole"
-    assert int(printed[4].split()[1]) >= 3
+    assert printed[5] == "101 different keys of all shops and hours\n"
+    assert int(printed[6].split()[1]) >= 3

@@ -35,6 +35,13 @@ def test_columns_are_named_after_what_they_are_of_or_as_they_are_told():
     assert name_of("value.a['b c'][0]") == "a_b_c_0"
 
 
+def test_a_figure_that_is_a_sketch_has_a_column_for_it():
+    found = definition_of(window_ms=HOUR, by="kind", measures="keys, keys~, KEYS~ as visitors")
+    assert found.schema.names == ["window", "kind", "keys", "keys_estimate", "keys_sketch", "visitors", "visitors_sketch"]
+    assert [field.type for field in found.schema][-4:] == [pa.int64(), pa.binary()] * 2
+    assert definition_of(window_ms=HOUR, by="", measures="keys").plain() != definition_of(window_ms=HOUR, by="", measures="keys~").plain()
+
+
 @pytest.mark.parametrize(
     ("differs", "why"),
     [
@@ -46,6 +53,7 @@ def test_columns_are_named_after_what_they_are_of_or_as_they_are_told():
         ({"measures": "avg(v.a)"}, "no measure"),
         ({"by": "v.a, value.a"}, "two columns are called 'a'"),
         ({"by": "v.Count"}, "two columns are called 'count'"),
+        ({"by": "v.keys_sketch", "measures": "keys~"}, "two columns are called 'keys_sketch'"),
         ({"by": "v.window"}, "two columns are called 'window'"),
         ({"by": "'?'"}, "makes no name"),
         ({"by": "1 + v.a"}, "makes no name"),

@@ -15,6 +15,7 @@ from eventlog.ids import make_id
 from eventlog.integrations.archive.columns import ArchiveColumns
 from eventlog.integrations.rollup.definition import definition_of
 from eventlog.integrations.rollup.gathering import Gathering, added, exact, merged
+from eventlog.integrations.rollup.sketches import COUPONS_MAX, STANDARD_ERROR, distinct_keys
 from eventlog.predicate.spec import FilterContext
 
 CONTEXT = FilterContext(format="json", text_keys=True, before=False)
@@ -101,7 +102,7 @@ def test_a_rollup_is_the_same_however_it_is_cut(data: st.DataObject):
         {"ms": T0 + data.draw(st.integers(0, 2_500)), "key": "k" * data.draw(st.integers(1, 6)), "value": {"n": number, "c": number > 0}}
         for number in numbers
     ]
-    definition = definition_of(window_ms=WINDOW, by="v.c", measures="count, bytes, keys, first, last, sum(v.n), min(v.n), max(v.n)")
+    definition = definition_of(window_ms=WINDOW, by="v.c", measures="count, bytes, keys, keys~, first, last, sum(v.n), min(v.n), max(v.n)")
     whole = rows_of(events)
     once = rolled(definition, [[whole]])
     by_segment = [[row for row in whole.to_pylist() if row["segment"] == segment] for segment in range(3)]
@@ -113,9 +114,24 @@ def test_a_rollup_is_the_same_however_it_is_cut(data: st.DataObject):
             event for event in events if event["ms"] // 1000 == row["window"].timestamp() and str(event["value"]["c"]).lower() == row["c"]
         ]
         assert row["count"] == len(own)
-        assert row["keys"] == len({event["key"] for event in own})
+        assert row["keys"] == row["keys_estimate"] == len({event["key"] for event in own})
         assert row["sum_n"] == added([event["value"]["n"] for event in own])
         assert row["max_n"] == max(event["value"]["n"] for event in own)
+
+
+def test_keys_are_about_as_many_as_there_are_and_more_may_come():
+    definition = definition_of(window_ms=WINDOW, by="v.c", measures="count, keys, keys~")
+    events = [{"ms": T0 + number % 2 * WINDOW, "key": f"k{number % 1_900}", "value": {"c": number % 10 > 0}} for number in range(4_000)]
+    gathering = Gathering(definition, CONTEXT)
+    for begin in range(0, len(events), 500):
+        gathering.add(rows_of(events[begin : begin + 500]))
+        gathering.table()
+    found = merged(definition, [gathering.table()])
+    assert found.to_pylist() == rolled(definition, [[rows_of(events[::-1])]])
+    for row in found.to_pylist():
+        assert row["keys_estimate"] == pytest.approx(row["keys"], rel=0 if row["keys"] <= COUPONS_MAX else 3 * STANDARD_ERROR)
+    assert {row["keys"] > COUPONS_MAX for row in found.to_pylist()} == {True, False}
+    assert distinct_keys(found.column("keys_sketch").to_pylist()) == pytest.approx(1_900, rel=3 * STANDARD_ERROR)
 
 
 @given(st.lists(finite, min_size=1, max_size=50))

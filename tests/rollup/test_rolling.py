@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from base64 import b64decode
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -22,6 +23,7 @@ from eventlog.integrations import archive as archives
 from eventlog.integrations import rollup as rollups
 from eventlog.integrations.rollup.gathering import added
 from eventlog.integrations.rollup.rolling import Job, RolledUp, count_piece
+from eventlog.integrations.rollup.sketches import STANDARD_ERROR
 from eventlog.integrations.rollup.sources import RollupPiece
 from tests.archive.s3 import s3_server
 from tests.process.nodes import NodeProcess
@@ -126,6 +128,25 @@ def test_however_it_is_cut_the_table_is_the_same(client: blocking.Client, cache:
     first = min(row["window"] for row in found)
     assert rows_of(tmp_path / "e") == [row for row in found if row["window"] > first], "or whether the first one is whole"
     assert done[-1].cache == cache.name
+
+
+def test_sketches_of_windows_that_runs_have_added_tell_of_all_of_them(
+    client: blocking.Client, cache: blocking.Cache, tmp_path: Path
+) -> None:
+    options = {"by": "v.shop", "measures": "count, keys, keys~", "into": f"{cache.name}-into"}
+    for begin in (0, 500, 1_000):
+        cache.put_many([(f"k{key}", {"shop": f"s{key % 2}", "total": 1}) for key in range(begin, begin + 1_500)])
+        time.sleep(WINDOW_MS / 1000)
+        until_closed(client, cache, tmp_path / "r", tasks=3, **options)
+    table = DeltaTable(str(tmp_path / "r")).to_pyarrow_table()
+    assert table.num_rows >= 6
+    assert sum(table.column("keys").to_pylist()) > 4_000, "counts cannot be added up"
+    assert rollups.distinct_keys(table.column("keys_sketch").to_pylist()) == pytest.approx(2_500, rel=3 * STANDARD_ERROR)
+    for row in table.to_pylist():
+        assert row["keys_estimate"] == pytest.approx(row["keys"], rel=3 * STANDARD_ERROR)
+    entries = [entry.value for _, entry in client.cache(options["into"]).entries()]
+    told = {b64decode(value["keys_sketch"]): value["keys_estimate"] for value in entries}
+    assert told == dict(zip(table.column("keys_sketch").to_pylist(), table.column("keys_estimate").to_pylist(), strict=True))
 
 
 def test_where_retention_cut_a_window_a_table_begins_with_the_next(client: blocking.Client, cache: blocking.Cache, tmp_path: Path) -> None:

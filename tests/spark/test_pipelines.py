@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from deltalake import DeltaTable
+from pyspark.sql.functions import hll_sketch_agg, hll_union_agg
 
 from eventlog import blocking
 from eventlog.integrations import archive as archives
@@ -13,6 +14,7 @@ from eventlog.integrations import rollup as rollups
 from eventlog.integrations.archive.place import place_of
 from eventlog.integrations.archive.ranges import Range
 from eventlog.integrations.archive.rounds import write_range
+from eventlog.integrations.rollup.sketches import STANDARD_ERROR
 from eventlog.integrations.spark import pipelines
 from tests.process.nodes import NodeProcess
 
@@ -199,3 +201,30 @@ def test_a_rollup_that_tasks_count_is_the_one_that_is_counted_here(
     found, here = (DeltaTable(str(tmp_path / name)).to_pyarrow_table() for name in ("files", "files-here"))
     assert found.sort_by(order) == here.sort_by(order)
     assert sum(found.column("count").to_pylist()) == done["events"] > 500
+
+
+def test_sketches_of_keys_are_those_that_spark_makes_and_adds_up(spark: Any, node: NodeProcess, tmp_path: Path) -> None:
+    sizes = {"one": 1, "seven": 7, "few": 384, "more": 385, "many": 20_000}
+    with blocking.connect(node.address) as client:
+        cache = client.create_cache("sketched")
+        rows = [(f"{size}{'-' * (key % 40)}{key}", {"n": size}) for size, count in sizes.items() for key in range(count)]
+        cache.put_many(rows)
+        last = max(event.id for event in cache.events())
+        options = {"window_ms": 100, "by": "v.n", "measures": "keys~", "tasks": 3}
+        while pipelines.rollup(spark, "sketched", servers=node.address, to=tmp_path / "r", **options)["upto"] < last:
+            pass
+    ours = spark.read.parquet(*DeltaTable(str(tmp_path / "r")).file_uris()).groupBy("n").agg(hll_union_agg("keys_sketch").alias("ours"))
+    theirs = spark.createDataFrame([(value["n"], key) for key, value in rows], "n STRING, key STRING").groupBy("n")
+    joined = ours.join(theirs.agg(hll_sketch_agg("key").alias("theirs")), "n")
+    shown = [
+        "n",
+        "hll_sketch_estimate(ours) AS ours",
+        "hll_sketch_estimate(hll_union(ours, theirs)) AS both",
+        "hll_sketch_estimate(theirs) AS theirs",
+    ]
+    found = {row.n: row for row in joined.selectExpr(*shown).collect()}
+    assert found.keys() == sizes.keys()
+    for size, count in sizes.items():
+        assert found[size].ours == found[size].both, "theirs has no key that ours has not"
+        assert found[size].ours == pytest.approx(count, rel=0 if count <= 384 else 3 * STANDARD_ERROR)
+        assert found[size].theirs == pytest.approx(count, rel=3 * STANDARD_ERROR)

@@ -1,8 +1,9 @@
 """Rollups: what the events of each window come to, as a Delta table that is continued window by window (`eventlog[archive]`).
 
 A window is a range of ids, because an id begins with its time; it is closed once nothing can come into it any more. `definition` says what
-is counted, `gathering` counts in tasks, `sources` reads a cache or an archive, `table` keeps the results and says how far they are, and
-`rolling` goes from the one to the other. What is here is loaded when it is first asked for.
+is counted, `gathering` counts in tasks, `sketches` tell about how many keys there are, `sources` reads a cache or an archive, `table`
+keeps the results and says how far they are, and `rolling` goes from the one to the other. What is here is loaded when it is first asked
+for.
 """
 
 from importlib import import_module
@@ -11,14 +12,15 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from eventlog.integrations.rollup.rolling import RolledUp as RolledUp
     from eventlog.integrations.rollup.rolling import rollup as rollup
+    from eventlog.integrations.rollup.sketches import distinct_keys as distinct_keys
 
-_ROLLING: Final = ("RolledUp", "rollup")
-__all__ = ["RolledUp", "rollup"]
+_PLACES: Final = {"RolledUp": "rolling", "distinct_keys": "sketches", "rollup": "rolling"}
+__all__ = ["RolledUp", "distinct_keys", "rollup"]
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _ROLLING:
+    if name not in _PLACES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = getattr(import_module(f"{__name__}.rolling"), name)
+    found = getattr(import_module(f"{__name__}.{_PLACES[name]}"), name)
     globals()[name] = found
     return found

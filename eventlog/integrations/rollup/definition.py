@@ -14,7 +14,9 @@ from eventlog.ids import id_before, time_of
 WINDOW: Final = "window"
 WINDOW_MS_MAX: Final = 366 * 24 * 3_600_000
 COLUMNS_MAX: Final = 100
-_PLAIN: Final = {"count": pa.int64(), "bytes": pa.int64(), "keys": pa.int64(), "first": TIME, "last": TIME}
+KEYS_ABOUT: Final = "keys~"
+_PLAIN: Final = {"count": pa.int64(), "bytes": pa.int64(), "keys": pa.int64(), KEYS_ABOUT: pa.int64(), "first": TIME, "last": TIME}
+_ESTIMATE, _SKETCH = "_estimate", "_sketch"
 _OF_NUMBERS: Final = ("sum", "min", "max")
 _CALL: Final = re.compile(rf"({'|'.join(_OF_NUMBERS)})\s*\((.*)\)", re.IGNORECASE | re.DOTALL)
 _NAMED: Final = re.compile(r"(.*\S)\s+AS\s+([A-Za-z_][A-Za-z0-9_]*)", re.IGNORECASE | re.DOTALL)
@@ -43,6 +45,16 @@ class Measure:
         """The type of its column."""
         return _PLAIN.get(self.function, pa.float64())
 
+    @property
+    def sketch(self) -> str:
+        """The name of a second column, of sketches, from which the figure of several rows together can be told; empty: it has none."""
+        return f"{self.name.removesuffix(_ESTIMATE)}{_SKETCH}" if self.function == KEYS_ABOUT else ""
+
+    @property
+    def columns(self) -> list[tuple[str, pa.DataType]]:
+        """Its columns in the table."""
+        return [(self.name, self.type), *([(self.sketch, pa.binary())] if self.sketch else [])]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Definition:
@@ -61,7 +73,7 @@ class Definition:
     def schema(self) -> pa.Schema:
         """The columns of the table."""
         by = [(one.name, pa.string()) for one in self.by]
-        return pa.schema([(WINDOW, TIME), *by, *((one.name, one.type) for one in self.measures)])
+        return pa.schema([(WINDOW, TIME), *by, *(column for one in self.measures for column in one.columns)])
 
     def plain(self) -> dict[str, Any]:
         """Return it as JSON has it; two that are equal mean the same table."""
@@ -84,7 +96,7 @@ def definition_of(*, window_ms: int, by: str | Sequence[str], measures: str | Se
     figures = [_measure(text) for text in _listed(measures)]
     if not figures:
         raise InvalidArgument(why="measures are empty: name at least one, as count")
-    names = [WINDOW, *(one.name for one in groupings), *(one.name for one in figures)]
+    names = [WINDOW, *(one.name for one in groupings), *(name for one in figures for name, _ in one.columns)]
     if len(names) > COLUMNS_MAX:
         raise InvalidArgument(why=f"a rollup has at most {COLUMNS_MAX} columns, this one {len(names)}")
     twice = next((name for place, name in enumerate(names) if name.lower() in {one.lower() for one in names[:place]}), None)
@@ -125,7 +137,7 @@ def _grouping(text: str) -> Grouping:
 def _measure(text: str) -> Measure:
     words, name = _named(text)
     if words.lower() in _PLAIN:
-        return Measure(name=name or words.lower(), function=words.lower())
+        return Measure(name=name or words.lower().replace("~", _ESTIMATE), function=words.lower())
     call = _CALL.fullmatch(words)
     if call is None or not call[2].strip():
         known = ", ".join((*_PLAIN, *(f"{function}(EXPR)" for function in _OF_NUMBERS)))

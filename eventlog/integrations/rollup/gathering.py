@@ -2,12 +2,14 @@
 
 Whatever tasks there are and however they are cut, the result is the same to the last bit. Numbers are added up without rounding: what
 a task sends on is a few numbers whose exact sum is that of all of its numbers. Keys are told apart exactly: all events of a key in one
-group of one window are in one task, because tasks have segments of their own, or windows of their own.
+group of one window are in one task, because tasks have segments of their own, or windows of their own. A sketch depends
+on its keys alone.
 """
 
 import math
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
+from itertools import pairwise
 from typing import Any, Final
 
 import msgspec
@@ -18,7 +20,8 @@ import pyarrow.compute as pc
 from eventlog.client.reading.frames import TIME
 from eventlog.ids import EPOCH_MS, TIME_SHIFT, time_of
 from eventlog.integrations.archive.events import event_columns, sorted_rows
-from eventlog.integrations.rollup.definition import WINDOW, Definition
+from eventlog.integrations.rollup.definition import KEYS_ABOUT, WINDOW, Definition
+from eventlog.integrations.rollup.sketches import KeySketch, coupons_of
 from eventlog.predicate.compile import compile_expressions
 from eventlog.predicate.spec import FilterContext
 
@@ -37,10 +40,11 @@ class Gathering:
         self._by = compile_expressions([one.expression for one in definition.by], context)
         self._numbers = compile_expressions(definition.numbers, context)
         self._groups = [_WINDOW, *(f"b{place}" for place in range(len(definition.by)))]
-        self._has_keys = any(measure.function == "keys" for measure in definition.measures)
+        self._has_keys, self._has_sketches = (any(one.function == name for one in definition.measures) for name in ("keys", KEYS_ABOUT))
         self._figures = _FIGURES | {f"{low}{place}": low for place in range(len(definition.numbers)) for low in ("min", "max")}
         self._counted = _Gathered(lambda table: _put_together(table, self._groups, self._figures))
         self._keys = _Gathered(lambda table: table.group_by([*self._groups, "key"], use_threads=False).aggregate([]))
+        self._sketches = _Sketched(self._groups)
         self._sums = [_Gathered(self._added) for _ in definition.numbers]
 
     def add(self, rows: pa.RecordBatch) -> None:
@@ -64,6 +68,8 @@ class Gathering:
         self._counted.take(pa.table([*groups, *figures], names=[*self._groups, *self._figures]))
         if self._has_keys:
             self._keys.take(pa.table([*groups, rows.column("key")], names=[*self._groups, "key"]))
+        if self._has_sketches:
+            self._sketches.take(pa.table([*groups, pa.array(coupons_of(rows.column("key")))], names=[*self._groups, "coupon"]))
 
     def _added(self, table: pa.Table) -> pa.Table:
         """Return the numbers of each group as few that have the same sum."""
@@ -82,17 +88,19 @@ class Gathering:
             return pa.table({})
         rows = {_group(row, self._groups): row for row in found.to_pylist()}
         for row in rows.values():
-            row["keys"] = 0
+            row |= {"keys": 0, KEYS_ABOUT: None}
             row |= {f"sum{place}": [] for place in range(len(self._sums))}
         if (keys := self._keys.whole()) is not None:
             for row in keys.group_by(self._groups, use_threads=False).aggregate([("key", "count")]).to_pylist():
                 rows[_group(row, self._groups)]["keys"] = row["key_count"]
+        for group, sketch in self._sketches.whole().items():
+            rows[group][KEYS_ABOUT] = sketch.to_bytes()
         for place, gathered in enumerate(self._sums):
             for row in () if (sums := gathered.whole()) is None else sums.to_pylist():
                 rows[_group(row, self._groups)][f"sum{place}"] = row["parts"]
         numbers = range(len(self._sums))
         types: list[tuple[str, pa.DataType]] = [(_WINDOW, pa.int64()), *((name, pa.string()) for name in self._groups[1:])]
-        types += [(name, pa.int64()) for name in (*_FIGURES, "keys")]
+        types += [*((name, pa.int64()) for name in (*_FIGURES, "keys")), (KEYS_ABOUT, pa.binary())]
         types += [(f"{low}{place}", pa.float64()) for place in numbers for low in ("min", "max")]
         types += [(f"sum{place}", pa.list_(pa.float64())) for place in numbers]
         return pa.Table.from_pylist(list(rows.values()), schema=pa.schema(types))
@@ -122,6 +130,35 @@ class _Gathered:
         return self._tables[0] if self._tables else None
 
 
+class _Sketched:
+    """Coupons of keys, put into the sketches of their groups now and then."""
+
+    def __init__(self, groups: Sequence[str]) -> None:
+        self._groups = list(groups)
+        self._tables: list[pa.Table] = []
+        self._rows = 0
+        self._found: dict[tuple[Any, ...], KeySketch] = {}
+
+    def take(self, table: pa.Table) -> None:
+        self._tables.append(table)
+        self._rows += len(table)
+        if self._rows > _ROWS:
+            self.whole()
+
+    def whole(self) -> dict[tuple[Any, ...], KeySketch]:
+        """Return the sketches of all that came."""
+        if self._tables:
+            different = pa.concat_tables(self._tables).group_by([*self._groups, "coupon"], use_threads=False).aggregate([])
+            self._tables, self._rows = [], 0
+            lists = different.group_by(self._groups, use_threads=False).aggregate([("coupon", "list")]).combine_chunks()
+            coupons = lists.column("coupon_list").chunk(0)
+            offsets, values = coupons.offsets.to_pylist(), coupons.values.to_numpy()
+            groups = zip(*(lists.column(name).to_pylist() for name in self._groups), strict=True)
+            for group, (low, high) in zip(groups, pairwise(offsets), strict=True):
+                self._found.setdefault(group, KeySketch()).add(values[low:high])
+        return self._found
+
+
 def _put_together(table: pa.Table, groups: Sequence[str], figures: dict[str, str]) -> pa.Table:
     found = table.group_by(list(groups), use_threads=False).aggregate(list(figures.items()))
     return found.select([*groups, *(f"{name}_{how}" for name, how in figures.items())]).rename_columns([*groups, *figures])
@@ -137,6 +174,8 @@ def merged(definition: Definition, tables: Iterable[pa.Table]) -> pa.Table:
     found: dict[tuple[Any, ...], dict[str, Any]] = {}
     for table in tables:
         for row in table.to_pylist():
+            if row[KEYS_ABOUT] is not None:
+                row[KEYS_ABOUT] = KeySketch.of_bytes(row[KEYS_ABOUT])
             known = found.setdefault(_group(row, groups), row)
             if known is not row:
                 _merge(known, row)
@@ -149,6 +188,8 @@ def merged(definition: Definition, tables: Iterable[pa.Table]) -> pa.Table:
         name = f"{measure.function}{numbers[measure.expression]}" if measure.expression else measure.function
         values = [_figure(measure.function, found[group][name]) for group in ordered]
         columns[measure.name] = pa.array(values, pa.int64()).cast(TIME) if measure.type == TIME else pa.array(values, measure.type)
+        if measure.sketch:
+            columns[measure.sketch] = pa.array([found[group][name].to_bytes() for group in ordered], pa.binary())
     return pa.table(columns, schema=definition.schema)
 
 
@@ -156,6 +197,9 @@ def _merge(known: dict[str, Any], row: dict[str, Any]) -> None:
     for name, value in row.items():
         if name in {"count", "bytes", "keys"} or name.startswith("sum"):
             known[name] = known[name] + value
+        elif name == KEYS_ABOUT:
+            if value is not None:
+                known[name].merge(value)
         elif name.startswith(("min", "first", "max", "last")):
             both = [one for one in (known[name], value) if one is not None]
             lowest = name.startswith(("min", "first"))
@@ -165,6 +209,8 @@ def _merge(known: dict[str, Any], row: dict[str, Any]) -> None:
 def _figure(function: str, found: Any) -> Any:
     if function == "sum":
         return added(found) if found else None
+    if function == KEYS_ABOUT:
+        return found.estimate()
     return time_of(found) * 1000 if function in {"first", "last"} else found
 
 

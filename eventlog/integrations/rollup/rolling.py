@@ -4,6 +4,7 @@ A round is whole windows, planned at one place and counted by tasks, in this pro
 next run begins where the table ends; a round that is counted again comes to the same rows, because a closed window does not change.
 """
 
+from base64 import b64encode
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -206,9 +207,11 @@ class _Target:
 
 def _entry(row: dict[str, Any], groups: Sequence[str]) -> tuple[str, dict[str, Any]]:
     """Return a row as an entry: its key is the window and what tells its group apart, as a JSON array."""
-    value = {name: _moment(found) if isinstance(found, datetime) else found for name, found in row.items()}
+    value = {name: _spelled(found) for name, found in row.items()}
     return orjson.dumps([value[name] for name in groups]).decode(), value
 
 
-def _moment(found: datetime) -> str:
-    return found.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+def _spelled(found: Any) -> Any:
+    if isinstance(found, bytes):
+        return b64encode(found).decode()
+    return found.isoformat(timespec="milliseconds").replace("+00:00", "Z") if isinstance(found, datetime) else found

@@ -176,7 +176,7 @@ class KafkaBrokers:
         for number, (client, controller) in enumerate(zip(self._clients, self._controllers, strict=True), 1):
             host = self._hosts[number - 1].address
             place = self._directory / f"kafka-{number}"
-            place.mkdir(parents=True)
+            place.mkdir(parents=True, exist_ok=True)  # where it is a disk of its own
             properties = place / "server.properties"
             properties.write_text(
                 f"process.roles=broker,controller\nnode.id={number}\ncontroller.quorum.voters={voters}\n"
@@ -208,6 +208,10 @@ class KafkaBrokers:
     def signal(self, index: int, number: int) -> None:
         """Send a broker a signal."""
         self._processes[index].send_signal(number)
+
+    def is_running(self, index: int = 0) -> bool:
+        """Return whether a broker has not ended."""
+        return self._processes[index].poll() is None
 
     def start(self, index: int = 0) -> None:
         """Start a broker that was killed, on what it has."""

@@ -4,12 +4,14 @@ jars as a process of the test. Where none can be had the tests fail and say what
 import asyncio
 import os
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
-from aiokafka.admin import AIOKafkaAdminClient, NewTopic
-from aiokafka.errors import KafkaError
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic, RecordsToDelete
+from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
+from aiokafka.errors import KafkaError, PolicyViolationError
+from aiokafka.structs import TopicPartition
 
 from benchmarks.peers.kafka import KafkaBrokers
 from tests.process.etcds import engine_answers
@@ -17,6 +19,7 @@ from tests.process.etcds import engine_answers
 VARIABLE = "EVENTLOG_TEST_KAFKA"
 READY_S = 60
 _AGAIN_S = 0.2
+Deed = Callable[[AIOKafkaAdminClient], Awaitable[object]]
 
 
 @contextmanager
@@ -72,3 +75,41 @@ async def create_topic(addresses: str, topic: str, *, partitions: int) -> None:
             return
         finally:
             await admin.close()
+
+
+@asynccontextmanager
+async def _admin(addresses: str) -> AsyncIterator[AIOKafkaAdminClient]:
+    client = AIOKafkaAdminClient(bootstrap_servers=addresses)
+    await client.start()
+    try:
+        yield client
+    finally:
+        await client.close()
+
+
+def do(addresses: str, *deeds: Deed) -> None:
+    """Carry out what an administrator does, in this order."""
+
+    async def done() -> None:
+        async with _admin(addresses) as client:
+            for deed in deeds:
+                await deed(client)
+
+    asyncio.run(done())
+
+
+def emptied(topic: str) -> Deed:
+    """Delete all records of a compacted topic of one partition; Kafka refuses that of one that is only compacted."""
+
+    async def empty(client: AIOKafkaAdminClient) -> None:
+        also = ConfigResource(ConfigResourceType.TOPIC, topic, configs={"cleanup.policy": "compact,delete"})
+        await client.alter_configs([also])
+        while True:
+            try:
+                await client.delete_records({TopicPartition(topic, 0): RecordsToDelete(before_offset=-1)})
+            except PolicyViolationError:
+                await asyncio.sleep(0.1)  # the broker has not heard of the other policy yet
+            else:
+                return
+
+    return empty

@@ -1,41 +1,17 @@
 """What somebody does to a mirror's topics behind its back: each has a state and a sentence, and nothing is repeated or left out unsaid."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
 
 import pytest
-from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic, RecordsToDelete
-from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
-from aiokafka.errors import PolicyViolationError
-from aiokafka.structs import TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic
 
 from eventlog import blocking
 from eventlog.client.mirrors import ShardInfo
+from tests.kafka.brokers import Deed, do, emptied
 from tests.kafka.mirrors import WAIT_MS, check, folded, read, wait
 from tests.process.nodes import NodeProcess
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(300)]
-Deed = Callable[[AIOKafkaAdminClient], Awaitable[object]]
-
-
-@asynccontextmanager
-async def admin(addresses: str) -> AsyncIterator[AIOKafkaAdminClient]:
-    client = AIOKafkaAdminClient(bootstrap_servers=addresses)
-    await client.start()
-    try:
-        yield client
-    finally:
-        await client.close()
-
-
-def do(addresses: str, *deeds: Deed) -> None:
-    async def done() -> None:
-        async with admin(addresses) as client:
-            for deed in deeds:
-                await deed(client)
-
-    asyncio.run(done())
 
 
 def deleted(topic: str) -> Deed:
@@ -52,23 +28,6 @@ def made(topic: str, partitions: int) -> Deed:
 
 def widened(topic: str, partitions: int) -> Deed:
     return lambda client: client.create_partitions({topic: NewPartitions(partitions)})
-
-
-def emptied(topic: str) -> Deed:
-    """Delete all records of a compacted topic of one partition; Kafka refuses that of one that is only compacted."""
-
-    async def empty(client: AIOKafkaAdminClient) -> None:
-        also = ConfigResource(ConfigResourceType.TOPIC, topic, configs={"cleanup.policy": "compact,delete"})
-        await client.alter_configs([also])
-        while True:
-            try:
-                await client.delete_records({TopicPartition(topic, 0): RecordsToDelete(before_offset=-1)})
-            except PolicyViolationError:
-                await asyncio.sleep(0.1)  # the broker has not heard of the other policy yet
-            else:
-                return
-
-    return empty
 
 
 def halted(client: blocking.Client, name: str) -> ShardInfo:

@@ -1,6 +1,5 @@
 """The node of a shard ends, or stands still, in each phase of a transaction: a gate before the broker holds what it asks just then."""
 
-import asyncio
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -8,10 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.peers.kafka import BrokerHost, KafkaBrokers
 from eventlog import blocking
 from eventlog.errors import EventLogError
-from tests.kafka.brokers import until_ready
 from tests.kafka.gates import Asked, Gate, Held
 from tests.kafka.mirrors import check, folded, read, wait
 from tests.process.clusters import ClusterProcesses
@@ -36,14 +33,14 @@ PHASES = {
 class Gated:
     """A cluster, and a mirror of one of its caches into a broker behind a gate."""
 
-    def __init__(self, stack: ExitStack, cluster: ClusterProcesses, gate: Gate, addresses: str, name: str) -> None:
+    def __init__(self, stack: ExitStack, cluster: ClusterProcesses, gate: Gate, broker: str, name: str) -> None:
         self.cluster = cluster
         self._gate = gate
-        self._addresses = addresses
+        self._broker = broker
         self.name = name
         self.client = stack.enter_context(blocking.connect(*cluster.addresses))
         self.cache = self.client.create_cache(name)
-        self.topic = self.client.mirrors.add(name, kafka=addresses, partitions=PARTITIONS).mirror.topic
+        self.topic = self.client.mirrors.add(name, kafka=broker, partitions=PARTITIONS).mirror.topic
         self._round = 0
 
     def write(self) -> None:
@@ -92,25 +89,10 @@ class Gated:
         """The topic is the log, each event once; it folds into the entries, and `verify` says the same."""
         self.write()
         wait(self.client, self.name)
-        records = read(self._addresses, self.topic)
+        records = read(self._broker, self.topic)
         check(records, self.cache.events(), partitions=PARTITIONS)
         assert folded(records) == {key: entry.value for key, entry in self.cache.entries()}
         assert self.client.mirrors.verify(self.name).is_alike
-
-
-@pytest.fixture(scope="module")
-def gate() -> Iterator[Gate]:
-    with Gate() as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def addresses(tmp_path_factory: pytest.TempPathFactory, gate: Gate) -> Iterator[str]:
-    host = BrokerHost(reached_at=gate.address)
-    with KafkaBrokers(tmp_path_factory.mktemp("kafka"), 1, quick=True, hosts=[host]) as brokers:
-        (gate.broker,) = brokers.listening
-        asyncio.run(until_ready(brokers.addresses))
-        yield brokers.addresses
 
 
 @pytest.fixture(scope="module")
@@ -121,9 +103,9 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterProcess
 
 
 @pytest.fixture
-def gated(cluster: ClusterProcesses, gate: Gate, addresses: str, name: str) -> Iterator[Gated]:
+def gated(cluster: ClusterProcesses, gate: Gate, gated_broker: str, name: str) -> Iterator[Gated]:
     with ExitStack() as stack:
-        yield Gated(stack, cluster, gate, addresses, name)
+        yield Gated(stack, cluster, gate, gated_broker, name)
         cluster.start()
         cluster.settle(live=3)
 
@@ -155,12 +137,12 @@ def test_a_node_that_stood_still_is_fenced_when_it_wakes(gated: Gated) -> None:
         gated.judge()
 
 
-def test_a_node_that_stood_still_for_longer_than_a_transaction_goes_on(tmp_path: Path, gate: Gate, addresses: str, name: str) -> None:
+def test_a_node_that_stood_still_for_longer_than_a_transaction_goes_on(tmp_path: Path, gate: Gate, gated_broker: str, name: str) -> None:
     with ClusterProcesses(tmp_path, segments=SEGMENTS, count=1) as cluster, ExitStack() as stack:
-        gated = Gated(stack, cluster, gate, addresses, name)
+        gated = Gated(stack, cluster, gate, gated_broker, name)
         held = gated.hold(Asked.END, is_answer=False)
         cluster.pause(0)
-        seen = read(addresses, gated.topic, within_s=TRANSACTION_S)  # which ends when Kafka has given it up
+        seen = read(gated_broker, gated.topic, within_s=TRANSACTION_S)  # which ends when Kafka has given it up
         assert {one.segment % PARTITIONS for one in seen} <= {1}, "nobody has committed what the first shard wrote"
         gated.release(held)
         assert held.error() in FENCED, "it commits what Kafka has given up"

@@ -12,10 +12,11 @@ from tests.process.clusters import ClusterProcesses
 class Writing:
     """Writes on and on in a thread, inside `with`; what was refused while a primary was missing is written again under another number."""
 
-    def __init__(self, cluster: ClusterProcesses, cache: str, *, rows: int) -> None:
+    def __init__(self, cluster: ClusterProcesses, cache: str, *, rows: int, pause_s: float = 0.0) -> None:
         self._addresses = cluster.addresses
         self._cache = cache
         self._rows = rows
+        self._pause_s = pause_s
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._run)
         self.batches = 0
@@ -31,7 +32,7 @@ class Writing:
     def _run(self) -> None:
         with blocking.connect(*self._addresses) as client:
             cache = client.cache(self._cache)
-            while not self._end.is_set():
+            while not self._end.wait(self._pause_s):
                 try:
                     cache.put_many([(f"k{row}", [self.batches, row]) for row in range(self._rows)])
                 except EventLogError:

@@ -50,6 +50,11 @@ def memory_disk(folder: Path, *, nbytes: int) -> Iterator[Path]:
         yield disk
 
 
+def resize(disk: Path, *, nbytes: int) -> None:
+    """Make a disk in memory as large as that; it may not be smaller than what is on it."""
+    subprocess.run(["mount", "-o", f"remount,size={nbytes}", str(disk)], check=True)
+
+
 def fill_up(ballast: Path, *, free: int = 20 * MIB) -> None:
     """Let a file of ours take all but `free` bytes of its disk; nodes may write to it meanwhile."""
     with ballast.open("wb", buffering=0) as file:

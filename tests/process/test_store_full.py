@@ -1,12 +1,11 @@
 import resource
-import subprocess
 
 import pytest
 
 from eventlog.errors import DiskFull
 from eventlog.segment.recovery import recover
 from eventlog.segment.rocks.store import open_store
-from tests.process.disks import memory_disk
+from tests.process.disks import memory_disk, resize
 from tests.process.store_child import SEGMENTS, SMALL, expected, faults, groups_upto, last_acknowledged, read_all
 from tests.process.stores import run_story
 
@@ -39,5 +38,5 @@ def test_a_disk_without_room_for_a_new_store_is_told_from_damage_and_leaves_none
     with memory_disk(tmp_path / "disk", nbytes=pages * resource.getpagesize()) as disk:
         with pytest.raises(DiskFull):
             open_store(disk / "store", segments=SEGMENTS)
-        subprocess.run(["mount", "-o", f"remount,size={48 << 20}", str(disk)], check=True)
+        resize(disk, nbytes=48 << 20)
         open_store(disk / "store", segments=SEGMENTS).close()

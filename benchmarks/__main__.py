@@ -40,6 +40,7 @@ NAMES = (
     "archive",
     "transactions",
     "spark-sink",
+    "spark-source",
 )
 
 
@@ -48,6 +49,7 @@ def main(words: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"which ones: {', '.join(NAMES)} (default: all)")
     parser.add_argument("--quick", action="store_true", help="a twentieth of the sizes: shows that it runs, the figures are rough")
+    parser.add_argument("--events", type=int, default=0, metavar="N", help="so many events, where a benchmark reads them: spark-source")
     parser.add_argument("--json", type=Path, metavar="FILE", help="keep the results here, too")
     parser.add_argument("--page", type=Path, metavar="FILE", help="put the tables into this page, docs/benchmarks.md for instance")
     chosen = parser.parse_args(words)
@@ -61,7 +63,7 @@ def main(words: Sequence[str]) -> int:
         print(f"\n{name}: {module.__doc__}", flush=True)
         watch = machine.Watch.start()
         rows: list[Row] = []
-        for row in module.run(Scale(quick=chosen.quick)):
+        for row in module.run(Scale(quick=chosen.quick, events=chosen.events)):
             rows.append(row)
             print(f"  ... {row.case}: {row.measured}", file=sys.stderr, flush=True)
         results.append((name, watch.remark(), rows))

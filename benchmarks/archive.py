@@ -1,4 +1,4 @@
-"""Archiving a cache, and reading its archive: CPU an event beside pyarrow, which writes and reads the same files and does nothing else."""
+"""Archiving a cache, and reading its archive: CPU an event beside pyarrow, which writes, reads or groups the same files alone."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -12,6 +12,7 @@ from benchmarks.processes import Address, Node, cpu_seconds, in_child, scratch
 
 EVENTS = 3 * MILLION
 ROUND_EVENTS = MILLION
+EVENTS_A_KEY = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,13 +35,13 @@ def _measured(act: Callable[[], int]) -> Used:
     return Used(events=events, cpu=time.process_time() - cpu, seconds=time.monotonic() - begun)
 
 
-def write(address: Address, path: Path) -> Used:
+def write(address: Address, path: Path, cache: str = "c") -> Used:
     """Archive a cache in this process, as the command does."""
     from eventlog import blocking
     from eventlog.integrations import archive
 
     with blocking.connect(address.text) as client:
-        return _measured(lambda: archive.archive(client, "c", path, round_events=ROUND_EVENTS).events)
+        return _measured(lambda: archive.archive(client, cache, path, round_events=ROUND_EVENTS).events)
 
 
 def write_plain(source: Path, target: Path) -> Used:
@@ -96,6 +97,36 @@ def verify(path: Path) -> Used:
     return _measured(lambda: found.verify().events)
 
 
+def rebuild(address: Address, path: Path) -> Used:
+    """Return what it takes to find the entries that `archive.rebuild` writes; a figure is of an entry."""
+    from eventlog import blocking
+    from eventlog.integrations.archive.folding import fold
+    from eventlog.integrations.archive.reading import open_archive
+
+    found = open_archive(path)
+    with blocking.connect(address.text) as client:
+        return _measured(lambda: len(fold(found, client, "k", found.upto).table))
+
+
+def rebuild_plain(path: Path) -> Used:
+    """Find the same entries by grouping the rows of the same files by key."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq
+
+    from eventlog.integrations import archive
+
+    files = archive.open(path).files
+
+    def act() -> int:
+        table = pa.concat_tables([pq.read_table(file, columns=["id", "segment", "kind", "key", "value"]) for file in files])
+        last = table.group_by("key").aggregate([("id", "max")]).column("id_max")
+        found = table.filter(pc.is_in(table.column("id"), value_set=last.combine_chunks()))
+        return len(found.filter(pc.invert(pc.is_in(found.column("kind"), value_set=pa.array(["REMOVED", "EXPIRED"])))))
+
+    return _measured(act)
+
+
 def run(scale: Scale) -> Iterator[Row]:
     events = scale.of(EVENTS)
     with scratch() as directory, Node(directory / "data") as node:
@@ -112,3 +143,9 @@ def run(scale: Scale) -> Iterator[Row]:
             "history, in the order of ids", ours=in_child(read, table).us, bare=in_child(read_plain, table).us, unit="us CPU", at_most=1.2
         )
         yield against("verify", ours=in_child(verify, table).us, bare=in_child(read_plain, table).us, unit="us CPU", at_most=None)
+        in_child(traffic.keyed, node.address, "k", Load(batch=1_000), phases=[events], live=max(events // EVENTS_A_KEY, 1))
+        keyed = directory / "keyed"
+        in_child(write, node.address, keyed, "k")
+        entries, plain = in_child(rebuild, node.address, keyed), in_child(rebuild_plain, keyed)
+        assert entries.events == plain.events, f"{entries.events} entries, and {plain.events}"
+        yield against("rebuild, finding an entry", ours=entries.us, bare=plain.us, unit="us CPU", at_most=2)

@@ -28,9 +28,10 @@ class Row:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scale:
-    """How large a run is: the full sizes, or a fraction of them to see that everything runs."""
+    """How large a run is: the full sizes, or a fraction of them to see that everything runs; `events`: as many as are named, else 0."""
 
     quick: bool = False
+    events: int = 0
 
     def of(self, full: int, *, quick: int | None = None) -> int:
         """Return a size: `full`, or in a quick run `quick`, a twentieth where that is not given."""

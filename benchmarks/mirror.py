@@ -53,14 +53,15 @@ def run(scale: Scale) -> Iterator[Row]:
 def _fill(address: Address, brokers: str, events: int) -> None:
     from eventlog import blocking
 
-    asyncio.run(_until_ready(brokers))
+    asyncio.run(until_ready(brokers))
     with blocking.connect(address.text) as client:
         cache = client.create_cache("c")
         for low in range(0, events, BATCH):
             cache.put_many([(f"key-{number}", {"n": number, "text": "x" * 80}) for number in range(low, low + BATCH)])
 
 
-async def _until_ready(brokers: str) -> None:
+async def until_ready(brokers: str) -> None:
+    """Return when a broker answers."""
     while True:
         admin = AIOKafkaAdminClient(bootstrap_servers=brokers)
         try:

@@ -3,13 +3,17 @@
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from benchmarks.figures import MILLION, Row, Scale, against, note, rate
 from benchmarks.processes import TICKS, Address, Node, cpu_seconds, in_child, scratch
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 ROWS = MILLION
 VALUE_BYTES = 80
@@ -76,26 +80,33 @@ def make(folder: Path, rows: int) -> None:
         pq.write_table(pa.table({"key": keys, "value": values}), folder / f"{number}.parquet")
 
 
-def spark_writes(address: Address, folder: Path, rows: int) -> dict[str, SinkCost]:
-    """Have Spark read the files and write them, into nothing and into caches; once before, so that it is warm."""
+def session(directory: Path, *, jars: Sequence[Path] = ()) -> "SparkSession":
+    """Return Spark in this process, with two tasks at once and both compilers of Java; it keeps its files in a directory."""
     from pyspark.sql import SparkSession
-
-    from eventlog import blocking
 
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     builder = SparkSession.builder.master(f"local[{FILES}]").appName("benchmark")
     for name, value in {
         "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.extraJavaOptions": "-Xss4m",
-        "spark.local.dir": str(folder.parent / "spark"),
-        "spark.sql.warehouse.dir": str(folder.parent / "warehouse"),
+        "spark.jars": ",".join(map(str, jars)),
+        "spark.local.dir": str(directory / "spark"),
+        "spark.sql.warehouse.dir": str(directory / "warehouse"),
         "spark.log.level": "ERROR",
     }.items():
         builder = builder.config(name, value)
-    spark = builder.getOrCreate()
+    return builder.getOrCreate()
+
+
+def spark_writes(address: Address, folder: Path, rows: int) -> dict[str, SinkCost]:
+    """Have Spark read the files and write them, into nothing and into caches; once before, so that it is warm."""
+    from eventlog import blocking
+
+    spark = session(folder.parent)
     found: dict[str, SinkCost] = {}
     try:
         frame = spark.read.parquet(str(folder))

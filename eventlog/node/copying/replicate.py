@@ -37,6 +37,7 @@ from eventlog.read.watermark import Promises
 from eventlog.replication import Commands, GivenUpRange, Message, Replica, Replication, Term
 from eventlog.replication import commands as asked
 from eventlog.replication.bodies import NOTHING, Arrived, Carried, GroupValues, values_from
+from eventlog.replication.columns import NEVER
 from eventlog.replication.messages import APPEND
 from eventlog.segment.port import Store
 from eventlog.segment.walking import LogPart, read_sound
@@ -145,6 +146,26 @@ class Flight:
         own = self.carried.chosen(places)
         counts = [self.carried.bounds[place + 1] - self.carried.bounds[place] for place in places.tolist()]
         return values_from(self.segments[places].repeat(counts), own.caches, own.data)
+
+
+def with_flights(part: LogPart, flights: Iterable[Flight], *, segment: int, since: int) -> LogPart:
+    """Add what is in flight, or was a moment ago, where it follows what was read.
+
+    `since` is the id of the term's marker, NEVER before there is one: of what this node appended in an earlier term others may have known
+    nothing, and then it was cut from the log, and something else follows there now.
+    """
+    caches, data, upto = list(part.caches), list(part.data), part.upto
+    for flight in flights if since != NEVER else ():
+        place = int(flight.segments.searchsorted(segment))
+        if place == len(flight.segments) or flight.segments[place] != segment:
+            continue
+        if flight.previous[place] != upto or flight.last_ids[place] < since:
+            continue
+        own = flight.carried.chosen(np.array([place]))
+        caches += own.caches
+        data += own.data
+        upto = int(flight.last_ids[place])
+    return LogPart(after=part.after, upto=upto, caches=caches, data=data)
 
 
 class Replicas:
@@ -387,23 +408,11 @@ class Replicas:
                 log.warning("log_damaged segment=%d error=%s", read.segment, error)
                 await asyncio.sleep(self._node.mending.again_ms / 1000)  # what is in memory is sent then, or it is asked for again
         await self.throttle.take(read.segment, part.nbytes, to=read.to.node)
-        part = self._with_recent(read.segment, part)
+        flights = [*self._recent, *(flight for flight in self.flights if not flight.is_written)]
+        part = with_flights(part, flights, segment=read.segment, since=self.core.columns.starts.item(read.segment))
         carried = Carried(caches=part.caches, data=part.data)
         done = self.core.log_read(read, upto=part.upto, count=len(part.data), nbytes=part.nbytes, now_ms=self.now_ms)
         self.carry_out(done, carried)
-
-    def _with_recent(self, segment: int, part: LogPart) -> LogPart:
-        """Add what is in flight, or was a moment ago, where it follows what was read."""
-        caches, data, upto = list(part.caches), list(part.data), part.upto
-        for flight in [*self._recent, *(flight for flight in self.flights if not flight.is_written)]:
-            place = int(flight.segments.searchsorted(segment))
-            if place == len(flight.segments) or flight.segments[place] != segment or flight.previous[place] != upto:
-                continue
-            own = flight.carried.chosen(np.array([place]))
-            caches += own.caches
-            data += own.data
-            upto = int(flight.last_ids[place])
-        return LogPart(after=part.after, upto=upto, caches=caches, data=data)
 
     # ------------------------------------------------------------ peers and time
 

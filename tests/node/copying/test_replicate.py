@@ -8,7 +8,11 @@ import numpy as np
 from eventlog.control.records import Versioned
 from eventlog.errors import OutcomeUnknown
 from eventlog.hashing import hash_key, segment_of
+from eventlog.node.copying.replicate import Flight, with_flights
 from eventlog.replication import Replica
+from eventlog.replication.bodies import Carried
+from eventlog.replication.columns import NEVER
+from eventlog.segment.walking import LogPart
 from tests.node.nodes import cache_of, submit, with_node
 
 
@@ -107,3 +111,21 @@ def test_what_was_given_up_in_flight_frees_its_other_segments_and_counts_when_it
         assert int(cache.live.sum()) == 9
 
     with_node(tmp_path, act)
+
+
+def flight(previous, last):
+    """A group of one value in segment 2."""
+    carried = Carried(caches=[7], data=[b"%d" % last], bounds=[0, 1])
+    return Flight(segments=np.array([2]), last_ids=np.array([last]), previous=np.array([previous]), carried=carried)
+
+
+def test_what_follows_what_was_read_is_sent_from_memory_unless_it_is_of_an_earlier_term():
+    flights = [flight(10, 20), flight(10, 40), flight(40, 50)]  # the first was cut when another node led, and the marker is 40
+
+    def sent(*, since):
+        part = with_flights(LogPart(after=0, upto=10, caches=[7], data=[b"10"]), flights, segment=2, since=since)
+        return part.upto, part.data
+
+    assert sent(since=40) == (50, [b"10", b"40", b"50"])
+    assert sent(since=NEVER) == (10, [b"10"])
+    assert with_flights(LogPart(after=0, upto=10, caches=[], data=[]), flights, segment=3, since=5).upto == 10

@@ -78,6 +78,10 @@ class AvroFormat:
         """
         return None if not data and self._takes_bytes else self._reader.read(data)
 
+    def decode_all(self, values: Sequence[bytes | None]) -> list[Any]:
+        """Return what each of many values stands for, None for None. Raises UnreadableValue as `decode`, of the first that is."""
+        return self._reader.read_all([value or None for value in values] if self._takes_bytes else values)
+
     def json(self, data: bytes) -> bytes:
         """Return a stored value as JSON, from which `encode` makes the same value again.
 
@@ -121,7 +125,7 @@ class AvroFormat:
         Raises:
             UnreadableValue: one was not written with this schema.
         """
-        return self.columns.array([None if value is None else self.decode(value) for value in values])
+        return self.columns.array(self.decode_all(values))
 
 
 def _may_be_bytes(schema: Any) -> bool:

@@ -58,6 +58,7 @@ def test_every_version_reads_what_every_other_one_wrote(value: dict[str, Any], w
     names = [field["name"] for field, _, _ in FIELDS]
     expected = {name: value[name] if at < writer else FIELDS[at][1] for at, name in enumerate(names) if at < reader}
     found = AvroReader(avro(schema_of(reader)))
+    assert found.read_all([None, written(value, writer)]) == [None, found.read(written(value, writer))]
     assert found.read(data) == expected
     _, whole, size = found.read_whole(data)
     assert whole[:size] == written(expected, reader)
@@ -112,6 +113,20 @@ def test_what_is_no_record_or_stands_in_itself_ends_where_it_ends() -> None:
         for other in (whole + b"\x00", whole[:-1]):
             with pytest.raises(UnreadableValue):
                 reader.read(other)
+
+
+@pytest.mark.parametrize("fields", [1, 2])
+def test_a_time_that_there_is_not_is_no_value_of_any_version(fields: int) -> None:
+    time = {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}}
+    schema = AvroSchema(json.dumps({"type": "record", "name": "R", "fields": [time, {"name": "n", "type": "int", "default": 0}]}))
+    stored = io.BytesIO()
+    fastavro.schemaless_writer(
+        stored, fastavro.parse_schema({**schema.plain, "fields": schema.plain["fields"][:fields]}), {"at": 1 << 60, "n": 1}
+    )
+    reader = AvroReader(schema)
+    for read in (reader.read, lambda data: reader.read_all([data]), lambda data: reader.read_some(data, None)):
+        with pytest.raises(UnreadableValue):
+            read(stored.getvalue())
 
 
 def grown(old: Any, new: Any) -> str:

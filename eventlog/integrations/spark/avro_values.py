@@ -66,14 +66,18 @@ class AvroForm:
 
     def items(self, values: Sequence[bytes | None]) -> list[Any]:
         """Return what the values stand for; bytes that are not of the schema stay as they are, and are no object."""
-        return [None if value is None else self._item(value) for value in values]
+        try:
+            found = self._format.decode_all(values)
+        except UnreadableValue:
+            found = [None if value is None else self._item(value) for value in values]
+        prepare = self._prepare
+        return found if prepare is None else [None if one is None else prepare(one) for one in found]
 
     def _item(self, value: bytes) -> Any:
         try:
-            found = self._format.decode(value)
+            return self._format.decode(value)
         except UnreadableValue:
             return value
-        return found if self._prepare is None or found is None else self._prepare(found)
 
     def one(self, item: Any) -> tuple[Any, bool]:
         """Return a struct of one value, field by field, and whether all of them fit."""

@@ -112,7 +112,7 @@ def lanes_of(*files: str, tests: list[str], moves: bool = False) -> dict[str, li
 
 
 def test_each_tool_sees_what_it_knows_of_the_changed_files() -> None:
-    files = ("docs/design.md", "eventlog/ids.py", "tests/lanes.py", "tests/test_ids.py")
+    files = ("docs/design.md", "eventlog/ids.py", "tests/lanes.py", "tests/test_ids.py", "eventlog/wire/eventlog_pb2.py")
     assert lanes_of(*files, tests=["tests/test_ids.py"]) == {
         "changed": ["tests/test_ids.py"],
         "types": ["eventlog/ids.py", "tests/lanes.py"],

@@ -1,5 +1,6 @@
 """Which of Spark's filters nodes judge, without Spark: bounds and segments keep what matches and nothing else."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -96,6 +97,13 @@ def test_what_nodes_cannot_judge_stays_with_spark(one):
     pushed, left = push([one], KNOWN, GIVEN)
     assert left == [0]
     assert pushed.options(GIVEN, segments=16) == GIVEN
+
+
+@pytest.mark.parametrize("where", ["value.n > 1) OR (value.n < 0", "value.n >", "", "value.n > 1 AND (kind = 'CREATED'"])
+def test_nothing_is_put_beside_a_condition_that_is_none_by_itself(where):
+    given = replace(GIVEN, where=where)
+    pushed, left = push([ColumnComparison(column="kind", operator="=", value="REMOVED")], KNOWN, given)
+    assert (left, pushed.options(given, segments=16)) == ([0], given)
 
 
 def test_entries_are_judged_by_segment_cache_and_key_alone():

@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from operator import eq, ge, gt, le, lt
 from typing import Any, Final, Literal
 
+from eventlog.errors import BadPredicate
 from eventlog.events import KIND_NAMES, Kind
 from eventlog.hashing import hash_key, route_bytes, segment_of
 from eventlog.ids import ID_MAX, id_before
@@ -127,7 +128,18 @@ def _takes_terms(given: SourceOptions) -> bool:
         return given.where is not None and not any(name.startswith("pushed_") for name in parameters)
     if parameters is not None and (given.where is None or not isinstance(parameters, list)):
         return False  # it is refused as it is
-    return given.where is None or (0 < len(given.where.strip()) < _WHERE_CHARACTERS_MAX)
+    return given.where is None or (len(given.where) < _WHERE_CHARACTERS_MAX and _stands_alone(given.where))
+
+
+def _stands_alone(where: str) -> bool:
+    """Return whether a text is a condition by itself: `a) OR (b` is none, and would be one in parentheses."""
+    from eventlog.predicate.dialect import parse  # noqa: PLC0415 -- a parser of SQL takes a third of a second to load
+
+    try:
+        parse(where)
+    except BadPredicate:
+        return False  # it is refused as it is
+    return True
 
 
 def _push(condition: ColumnComparison, known: CacheFacts, found: Pushed) -> Pushed | None:

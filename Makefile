@@ -6,6 +6,7 @@
 # make sim     the simulators on SEEDS=2000 seeds, and as many from 1 and 2 million on; make sim-mutants: planted protocol bugs must be found
 # make chaos   faults by chance over three real nodes for MINUTES=5 (SEED=n for the same ones), with every history checked; as root then
 #              over three nodes and three brokers with mirrors between them, for as long
+# make spark-matrix  the tests of Spark with releases of PySpark beside the pinned one (RELEASE=4.2 for that one alone)
 # make damage  every file of a node's data directory damaged in every way, on one node and on one of three (TRIALS="one-kill MANIFEST" for some)
 # make bench   the benchmarks, each with its baseline
 # make model   check the protocol in docs/spec with TLC (needs Java; CHECK=name runs some of it)
@@ -13,7 +14,7 @@
 # make proto   generate the protobuf code from schemas/
 # make pin     write requirements/*.txt anew from pyproject.toml (needs uv)
 # make clean   remove everything that the above made
-.PHONY: help setup demo test check sim sim-mutants chaos damage bench model format proto pin clean
+.PHONY: help setup demo test check sim sim-mutants chaos spark-matrix damage bench model format proto pin clean
 PYTHON_ENV := .venv/bin/python
 
 help:
@@ -46,6 +47,9 @@ sim-mutants: setup
 chaos: setup
 	@$(PYTHON_ENV) -m tests.process.chaos $(or $(MINUTES),5) $(SEED)
 	@[ "$$(id -u)" -ne 0 ] || $(PYTHON_ENV) -m tests.kafka.chaos $(or $(MINUTES),5) $(SEED)
+
+spark-matrix:
+	@.ci/spark-matrix $(RELEASE)
 
 damage: setup
 	@$(PYTHON_ENV) -m tests.process.damage $(TRIALS)

@@ -34,6 +34,7 @@ NAMES = (
     "operation",
     "kafka-records",
     "mirror",
+    "mirror-live",
     "registry",
     "validated",
     "http",

@@ -13,6 +13,7 @@ pytestmark = pytest.mark.source
 TOP = Path(__file__).resolve().parents[2]
 FILES = {"base": (), "test": ("test",), "dev": ("test", "dev"), "spark": ("test", "dev", "spark")}
 """Each requirements file, and the extras that it covers."""
+ALL = [path.stem for path in (TOP / "requirements").glob("*.txt")]
 
 
 def entries(name: str) -> list[str]:
@@ -35,14 +36,14 @@ def wanted(name: str) -> list[Requirement]:
     return [requirement for requirement in map(Requirement, lines) if requirement.name != "eventlog"]
 
 
-@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("name", ALL)
 def test_every_requirement_is_one_version_with_hashes(name: str) -> None:
     assert [
         entry for entry in entries(name) if not re.match(r"[a-z0-9._-]+(\[[a-z0-9, -]+\])?==\S+ .*--hash=sha256:[0-9a-f]{64}", entry)
     ] == []
 
 
-@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("name", ALL)
 def test_no_address_and_no_option_stands_between_the_requirements(name: str) -> None:
     text = (TOP / "requirements" / f"{name}.txt").read_text()
     assert re.findall(r"(?:^|\s)-(?!-hash=)\S+|\w+://\S+| @ ", text, re.MULTILINE) == []

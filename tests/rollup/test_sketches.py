@@ -72,7 +72,14 @@ def test_however_they_are_put_together_the_bytes_are_the_same(cuts: list[int], e
 def test_what_is_no_sketch_is_refused() -> None:
     for keys in (["a"], [f"k{number}" for number in range(1_000)]):
         good = sketch(keys).to_bytes()
-        for wrong in (b"", good[:-1], good + b"\0", good[:3] + b"\x0b" + good[4:], b"\0" * len(good)):
+        for wrong in (
+            b"",
+            good[:-1],
+            good + b"\0",
+            good[:3] + b"\x0b" + good[4:],
+            b"\0" * len(good),
+            good[:-1] + b"\xff" * (len(good) > 4_000),
+        ):
             with pytest.raises(InvalidArgument, match="no sketch"):
                 distinct_keys([wrong])
 

@@ -34,15 +34,16 @@ _HLL: Final = struct.Struct("<8B3d2i")
 
 Coupons = npt.NDArray[np.uint32]
 _Words = npt.NDArray[np.uint64]
+_NO_COUPONS: Final[Coupons] = np.empty(0, np.uint32)
 
 
 class KeySketch:
-    """A set of keys, about: by its coupons, or where `registers` are not None, by these."""
+    """A set of keys, about: by its coupons, or by its registers, and then it has no coupons."""
 
     __slots__ = ("coupons", "registers")
 
     def __init__(self, coupons: Coupons | None = None) -> None:
-        self.coupons: Coupons = np.empty(0, np.uint32)
+        self.coupons = _NO_COUPONS
         self.registers: npt.NDArray[np.uint8] | None = None
         if coupons is not None:
             self.add(coupons)
@@ -50,10 +51,11 @@ class KeySketch:
     def add(self, coupons: Coupons) -> None:
         """Add keys, by their coupons."""
         if self.registers is None:
-            self.coupons = np.unique(np.concatenate([self.coupons, coupons]))
-            if len(self.coupons) <= COUPONS_MAX:
+            coupons = np.unique(np.concatenate([self.coupons, coupons]))
+            if len(coupons) <= COUPONS_MAX:
+                self.coupons = coupons
                 return
-            coupons, self.registers = self.coupons, np.zeros(_REGISTERS, np.uint8)
+            self.coupons, self.registers = _NO_COUPONS, np.zeros(_REGISTERS, np.uint8)
         np.maximum.at(self.registers, coupons & (_REGISTERS - 1), (coupons >> _PLACE_BITS).astype(np.uint8))
 
     def merge(self, other: "KeySketch") -> None:
@@ -61,8 +63,10 @@ class KeySketch:
         if other.registers is None:
             self.add(other.coupons)
             return
-        self.registers = np.zeros(_REGISTERS, np.uint8) if self.registers is None else self.registers
-        self.add(self.coupons)
+        if self.registers is None:
+            coupons, self.coupons = self.coupons, _NO_COUPONS
+            self.registers = np.zeros(_REGISTERS, np.uint8)
+            self.add(coupons)
         np.maximum(self.registers, other.registers, out=self.registers)
 
     def estimate(self) -> int:
@@ -96,7 +100,7 @@ class KeySketch:
         kind = data[7] if len(data) >= _SET.size and tuple(data[1:4]) == (_SERIAL_VERSION, _FAMILY, _LG_K) else None
         if kind == _SET_MODE and len(data) == _SET.size + 4 * _SET.unpack_from(data)[-1]:
             found.add(np.frombuffer(data, "<u4", offset=_SET.size).astype(np.uint32))
-        elif kind == _HLL_MODE and len(data) == _HLL.size + _REGISTERS:
+        elif kind == _HLL_MODE and len(data) == _HLL.size + _REGISTERS and max(data[_HLL.size :]) <= _VALUE_MAX:
             found.registers = np.frombuffer(data, np.uint8, offset=_HLL.size).copy()
         else:
             raise InvalidArgument(why=f"{data[:8].hex()}... of {len(data)} bytes is no sketch of keys~")

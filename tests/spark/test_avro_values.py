@@ -256,6 +256,7 @@ def test_values_are_as_fastavro_reads_them_and_the_rules_have_it(data: st.DataOb
         ("double", 1e39, "FLOAT", None),
         ("double", math.inf, "FLOAT", math.inf),
         (logical("bytes", "decimal", precision=45), Decimal(10**44), "FLOAT", None),
+        (logical("bytes", "decimal", precision=401), Decimal(10**400), "FLOAT", None),
         (logical("bytes", "decimal", precision=45), Decimal(10**44), "DOUBLE", 1e44),
         ("double", 2.0, "INT", None),
         ("long", 128, "TINYINT", None),

@@ -6,7 +6,7 @@ A value that is not of the cache's schema fits no struct; it stands as base64 wh
 from base64 import b64encode
 from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal
-from math import inf
+from math import isfinite
 from typing import Any, Final
 
 import msgspec
@@ -196,5 +196,5 @@ def _as_text(value: Any) -> str | None:
 
 def _single(value: Any) -> Any:
     """Return a number; one beyond the range of FLOAT as text, which no number is read from."""
-    is_beyond = isinstance(value, float | Decimal) and _FLOAT_MAX < abs(float(value)) < inf
-    return str(value) if is_beyond else value
+    is_finite = isinstance(value, Decimal) or (isinstance(value, float) and isfinite(value))
+    return str(value) if is_finite and abs(value) > _FLOAT_MAX else value

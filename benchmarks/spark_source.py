@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.figures import MILLION, Row, Scale, against, note
@@ -15,7 +16,7 @@ from benchmarks.processes import Address, Node, in_child, scratch
 from benchmarks.spark_sink import SinkCost, measured, session
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 EVENTS = MILLION
 PUT_ROWS = 50_000
@@ -81,6 +82,10 @@ def spark_reads(address: Address, rows: dict[str, int], archive: Path, brokers: 
         "history": ("", lambda: ours(archive=str(archive)).write.format("noop").mode("overwrite").save()),
         "parquet": ("", lambda: spark.read.parquet(*archives.open(archive).files).write.format("noop").mode("overwrite").save()),
     }
+    frames |= {
+        "archive": ("", lambda: archive_by_tasks(spark, address, archive.parent)),
+        "written": ("", lambda: ours().write.option("compression", "zstd").parquet(f"{mkdtemp(dir=archive.parent)}/events")),
+    }
     if brokers:
         kafka = spark.read.format("kafka").options(**{"kafka.bootstrap.servers": brokers, "subscribe": "c"})
         frames["kafka"] = ("sum", lambda: kafka.load().selectExpr(*NEEDED).collect())
@@ -96,6 +101,13 @@ def spark_reads(address: Address, rows: dict[str, int], archive: Path, brokers: 
         spark.stop()
     assert all(len(same) == 1 for same in results.values()), f"what is read differs: {results}"
     return found
+
+
+def archive_by_tasks(spark: "SparkSession", address: Address, directory: Path) -> None:
+    """Archive the cache once more; its tasks fetch and write what the driver tells them."""
+    from eventlog.integrations.spark import pipelines
+
+    pipelines.archive(spark, "c", servers=address.text, to=f"{mkdtemp(dir=directory)}/archive")
 
 
 def _keep(answers: list[Any], act: Callable[[], Any]) -> None:
@@ -126,15 +138,42 @@ def avro_values(count: int) -> tuple[float, float]:
         for value in values:
             fastavro.schemaless_reader(BytesIO(value), parsed, None)
 
-    found = []
-    for act in (ours, bare):
-        spent = []
-        for _ in range(TURNS):
+    return _by_turns(ours, bare, count)
+
+
+def worker_share(address: Address, events: int) -> tuple[float, float]:
+    """Return the CPU in us that an event takes in a task, fetched in the columns of Spark, and a bare read into Arrow; without Spark."""
+    from eventlog import blocking
+    from eventlog.integrations.archive.columns import columns_of, record_batch
+    from eventlog.integrations.archive.ranges import Range
+    from eventlog.integrations.archive.rounds import range_batches
+    from eventlog.limits import ANSWER_BYTES_MAX
+
+    with blocking.connect(address.text) as client:
+        cache = client.cache("c")
+        names, end = tuple(columns_of(cache).types), cache.log_ends().last_id
+        wanted = Range(after=0, upto=end, segments=tuple(range(client.segments_count)))
+
+        def ours() -> None:
+            for batch in range_batches(cache, wanted, max_bytes=ANSWER_BYTES_MAX):
+                record_batch(batch, names, cache="c", is_avro=False)
+
+        def bare() -> None:
+            for batch in cache.event_batches(until_id=end, order="segment", max_bytes=ANSWER_BYTES_MAX):
+                batch.arrow()
+
+        return _by_turns(ours, bare, events)
+
+
+def _by_turns(ours: Callable[[], None], bare: Callable[[], None], count: int) -> tuple[float, float]:
+    """Return the CPU in us that one of so many takes either way, at the best of some turns."""
+    spent: tuple[list[float], list[float]] = ([], [])
+    for _ in range(TURNS):
+        for act, own in zip((ours, bare), spent, strict=True):
             begun = time.process_time()
             act()
-            spent.append(time.process_time() - begun)
-        found.append(min(spent) / count * 1e6)
-    return found[0], found[1]
+            own.append(time.process_time() - begun)
+    return min(spent[0]) / count * 1e6, min(spent[1]) / count * 1e6
 
 
 def _rounded(answer: Any) -> str:
@@ -156,6 +195,7 @@ def run(scale: Scale) -> Iterator[Row]:
         else:
             with KafkaBrokers(directory, 1) as brokers:
                 costs = _costs(node.address, events, directory, brokers.addresses)
+        shares = in_child(worker_share, node.address, events)
     unit = "us CPU"
     if "kafka" in costs:
         for name, at_most in (("all columns", 1.0), ("needed columns", 0.5)):
@@ -172,6 +212,14 @@ def run(scale: Scale) -> Iterator[Row]:
     yield against(
         "archive and tail, beside Spark's Parquet", ours=costs["history"].writer_us, bare=costs["parquet"].writer_us, unit=unit, at_most=1.2
     )
+    yield against(
+        "archive by tasks, beside rows written by Spark",
+        ours=costs["archive"].writer_us,
+        bare=costs["written"].writer_us,
+        unit=unit,
+        at_most=0.33,
+    )
+    yield against("a task's share, beside a bare read into Arrow", ours=shares[0], bare=shares[1], unit=unit, at_most=1.5)
     struct, bare = in_child(avro_values, scale.of(AVRO_VALUES))
     yield against("value_schema of Avro, beside fastavro alone", ours=struct, bare=bare, unit=unit, at_most=None)
     yield note("the node, of all columns", f"{costs['all columns'].node_us:.2f} us CPU an event")

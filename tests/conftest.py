@@ -24,6 +24,7 @@ hypothesis.settings.register_profile("untimed", deadline=None, suppress_health_c
 _UNTIMED = hypothesis.settings.get_profile("untimed")
 # `make test` tries the same examples every time, so that its verdict on a tree is one; runs by hand and `make check` look further.
 hypothesis.settings.register_profile("gate", _UNTIMED, derandomize=True, max_examples=100, print_blob=True)
+hypothesis.settings.register_profile("packed", _UNTIMED, derandomize=True, max_examples=QUICK, print_blob=True)
 hypothesis.settings.register_profile("dev", _UNTIMED, max_examples=50)
 hypothesis.settings.register_profile("quick", _UNTIMED, max_examples=QUICK)
 hypothesis.settings.load_profile("dev")

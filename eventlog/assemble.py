@@ -234,6 +234,7 @@ async def _serve_until(
     http = HttpServer(probes, pages, api=api, registry=started.node.schemas)
     error: EventLogError | None = None
     node.own(asyncio.create_task(mirrors.follow(), name="mirrors"))
+    node.own(asyncio.create_task(mirrors.signals.follow(), name="signals"))
     node.own(asyncio.create_task(services.run(), name="services"))
     try:
         await _listen(config, bound, server, http)

@@ -65,6 +65,7 @@ DECISIVE = ("format", "schema", "validate", "bytes_keys", "state", "before", "ev
 SCHEMA_BYTES_MAX = VALUE_BYTES_MAX // 2  # JSON escapes it once more
 FIRST_CACHE_ID = 1
 INTERNAL_PREFIX = "__"  # of the names of the cluster's own caches
+SIGNALS = f"{INTERNAL_PREFIX}signals"  # the one of them that clients read and write: what they ask of mirrors
 DROPPED_MAX = 1_000  # names of dropped caches that are remembered, the latest ones
 
 _FORGOTTEN_PER_COMMIT_MAX = 10

@@ -31,7 +31,7 @@ class Mirror(msgspec.Struct, frozen=True, kw_only=True):
     beginning: progress of an earlier one counts no more; `revision` is another one after each change. `kafka` names a connection of the
     node's file, or a broker. `accepts` is the generation in which a forced primary's loss was accepted, 0 for none. `filter` is what the
     topic gets, as it came over the wire; empty: every event. `schema` is the type of a JSON cache's values, an Avro schema or, as
-    `schema_type` says, a JSON Schema; empty: none is declared. `registry` names the
+    `schema_type` says, a JSON Schema; empty: none is declared. Of signals those behind `signals_from` count. `registry` names the
     registry that its schemas have ids of, empty: the cluster's. `on_too_large` says what becomes of an event that the topic cannot have.
     """
 
@@ -49,6 +49,7 @@ class Mirror(msgspec.Struct, frozen=True, kw_only=True):
     revision: int = 0
     from_id: int
     has_snapshot: bool = False
+    signals_from: int = 0
     key_field: str = "_key"
     has_tombstones: bool = True
     filter: bytes = b""
@@ -137,7 +138,7 @@ def resumed(mirror: Mirror, *, accepts_diverged: bool) -> Mirror:
     return msgspec.structs.replace(mirror, state="running", accepts=accepts)
 
 
-def reset(mirror: Mirror, *, from_id: int, generation: int, has_snapshot: bool = False) -> Mirror:
+def reset(mirror: Mirror, *, from_id: int, generation: int, signals_from: int, has_snapshot: bool = False) -> Mirror:
     """Return a mirror that begins anew behind an id, or with the entries that there are.
 
     Raises:
@@ -146,7 +147,7 @@ def reset(mirror: Mirror, *, from_id: int, generation: int, has_snapshot: bool =
     if mirror.state != "paused":
         raise MirrorRuns(mirror=mirror.name)
     assert generation != mirror.generation, "progress of the old generation must not count"
-    return msgspec.structs.replace(mirror, from_id=from_id, generation=generation, has_snapshot=has_snapshot)
+    return msgspec.structs.replace(mirror, from_id=from_id, generation=generation, signals_from=signals_from, has_snapshot=has_snapshot)
 
 
 def altered(mirror: Mirror, *, interval_ms: int | None = None, on_too_large: OnTooLarge | None = None) -> Mirror:

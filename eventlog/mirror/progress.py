@@ -8,6 +8,11 @@ While the entries of the state are written there is one for each shard as well, 
     key    mirror/cache/snapshot/shard
     value  JSON: cluster, generation, term, token (of a read of the state: where it goes on, or where events do), is_done
 
+Once a signal asked for entries among the events there is one more for each shard (`mirror.signals`):
+
+    key    mirror/cache/signal/shard
+    value  JSON: cluster, generation, term, signal (the id of the last one), token (where it goes on), is_done
+
 A record of a higher term than one's own was written by a successor, so whoever finds one is stale. Places are ours, not Kafka's: they say
 what was trimmed or lost since as those of any reader do.
 """
@@ -57,6 +62,22 @@ class SnapshotProgress(msgspec.Struct, frozen=True, kw_only=True):
         return token.from_text(self.token) if self.token else None
 
 
+class SignalProgress(msgspec.Struct, frozen=True, kw_only=True):
+    """How far a shard is with what signals ask for: all before `signal` is done, and that as far as `token` or `is_done` says."""
+
+    cluster: str
+    generation: int
+    term: int
+    signal: int
+    token: str = ""
+    is_done: bool = True
+
+    @property
+    def position(self) -> Position | None:
+        """Where to go on among the entries; None at the beginning."""
+        return token.from_text(self.token) if self.token else None
+
+
 class StaleTerm(Exception):
     """Another node runs the shard in a later term."""
 
@@ -79,6 +100,21 @@ def snapshot_of(records: Mapping[bytes, bytes], mirror: Mirror, shard: int, *, c
         return begun
     found = _checked(_decoded(records[key], SnapshotProgress, mirror, key), mirror, cluster=cluster, term=term)
     return found if found.generation == mirror.generation else begun
+
+
+def signal_key(mirror: Mirror, shard: int) -> bytes:
+    """Return the key of a shard's record of signals."""
+    return f"{mirror.name}/{mirror.cache}/signal/{shard}".encode()
+
+
+def signal_of(records: Mapping[bytes, bytes], mirror: Mirror, shard: int, *, cluster: str, term: int) -> SignalProgress:
+    """Return how far a shard is with signals, from the latest records. Raises what `places` does."""
+    begun = SignalProgress(cluster=cluster, generation=mirror.generation, term=term, signal=mirror.signals_from)
+    key = signal_key(mirror, shard)
+    if key not in records:
+        return begun
+    found = _checked(_decoded(records[key], SignalProgress, mirror, key), mirror, cluster=cluster, term=term)
+    return msgspec.structs.replace(found, term=term) if found.generation == mirror.generation else begun
 
 
 def are_told(records: Mapping[bytes, bytes], mirror: Mirror, of: Ints) -> list[bool]:
@@ -132,7 +168,7 @@ def places(
     return SegmentPositions(of=of, ids=ids, offsets=offsets, epochs=epochs)
 
 
-Kept = TypeVar("Kept", SegmentProgress, SnapshotProgress)
+Kept = TypeVar("Kept", SegmentProgress, SnapshotProgress, SignalProgress)
 
 
 def _checked(found: Kept, mirror: Mirror, *, cluster: str, term: int) -> Kept:

@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from eventlog.arrays import Ints
 from eventlog.batch.layout import place_seed
-from eventlog.control.caches import DROPPED_MAX, INTERNAL_PREFIX
+from eventlog.control.caches import DROPPED_MAX, INTERNAL_PREFIX, SIGNALS
 from eventlog.control.records import CacheOptions
 from eventlog.errors import CacheDropped, CacheNotFound
 from eventlog.events import Kind
@@ -70,7 +70,7 @@ class CacheState:
 
     @property
     def is_internal(self) -> bool:
-        """Return whether it is one of the cluster's own, which only nodes write to."""
+        """Return whether it is one of the cluster's own, which only nodes write to, except signals."""
         return self.name.startswith(INTERNAL_PREFIX)
 
     @property
@@ -148,7 +148,7 @@ class Caches:
         self._by_id: dict[int, CacheState] = {}
         self._by_name: dict[str, CacheState] = {}
         self._dropped: dict[int, str] = {}
-        self.internal: set[int] = set()  # ids of the cluster's own
+        self.internal: set[int] = set()  # ids of those that are for nodes alone
         self.drops = 0  # how many of them this node has heard of
 
     def __iter__(self) -> Iterator[CacheState]:
@@ -158,7 +158,7 @@ class Caches:
         """Take a cache in."""
         self._by_id[cache.cache_id] = cache
         self._by_name[cache.name] = cache
-        if cache.is_internal:
+        if cache.is_internal and cache.name != SIGNALS:
             self.internal.add(cache.cache_id)
 
     def drop(self, cache: CacheState) -> None:

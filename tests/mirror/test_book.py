@@ -37,7 +37,7 @@ def test_every_change_is_another_revision():
     book = Book().added(mirror())
     for change in (
         books.paused,
-        lambda one: books.reset(one, from_id=5, generation=2),
+        lambda one: books.reset(one, from_id=5, generation=2, signals_from=9),
         lambda one: books.resumed(one, accepts_diverged=False),
     ):
         before = book.find("m").revision
@@ -66,7 +66,7 @@ def test_what_is_not_there_is_said_to_be():
 
 def test_what_runs_is_not_reset():
     with pytest.raises(MirrorRuns, match="eventlog mirror pause m"):
-        books.reset(mirror(), from_id=5, generation=2)
+        books.reset(mirror(), from_id=5, generation=2, signals_from=9)
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,7 @@ from eventlog.errors import (
 from eventlog.ids import TIME_SHIFT, FlakeClock
 from eventlog.integrations.kafka.registries import INTERNAL, HttpRegistry, MirrorRegistry, OwnRegistry
 from eventlog.integrations.kafka.shard import Shard
+from eventlog.integrations.kafka.signals import Signals
 from eventlog.integrations.kafka.source import Inside, Source
 from eventlog.integrations.kafka.telling import registered, shape_of
 from eventlog.integrations.kafka.verifying import Verifying
@@ -50,6 +51,7 @@ from eventlog.node.handlers import TABLE, Handler
 from eventlog.node.outbound import Outbound
 from eventlog.node.reading.answers import Reads
 from eventlog.node.schemas import Schemas
+from eventlog.node.state.cache_changes import CacheChanges
 from eventlog.state.caches import Caches, CacheState
 from eventlog.transport.connection import Exchange
 from eventlog.wire import eventlog_pb2 as pb
@@ -79,6 +81,7 @@ class MirrorsGround(Protocol):
     segments: int
     clock: FlakeClock
     caches: Caches
+    cache_changes: CacheChanges
     inner: Inner
     schemas: Schemas
     reads: Reads
@@ -105,6 +108,7 @@ class Mirrors:
         self._book = Book()
         self._version = 0
         self._reports: dict[str, Report] = {}
+        self.signals = Signals(node, inside, mirrored=lambda: {one.cache for one in self._book.mirrors.values()}, now_ms=self.wall_ms())
 
     # ------------------------------------------------------------ the book
 
@@ -375,7 +379,8 @@ class Mirrors:
             await kafka.create(mirror.letters_topic, partitions=letters.PARTITIONS, settings=_KEPT_FOR_EVER)
         listener = await self._listener(mirror, hold_bytes=request.mirror.hold_bytes or _HOLD_BYTES_DEFAULT)
         try:
-            begun = msgspec.structs.replace(mirror, from_id=_begin_at(request, last_id=listener.last_id, first_id=listener.first_id))
+            from_id = _begin_at(request, last_id=listener.last_id, first_id=listener.first_id)
+            begun = msgspec.structs.replace(mirror, from_id=from_id, signals_from=listener.last_id)
             await self._change(lambda book: book.added(begun))
         except EventLogError:
             if mirror.name not in (await self._read_anew())[0].mirrors:  # else it is that one's, which was added at the same moment
@@ -420,7 +425,8 @@ class Mirrors:
         elif kind == "reset":
             to = await self._reset_to(mirror, request.reset)
             has_snapshot = request.reset.WhichOneof("to") == "snapshot"
-            again = partial(books.reset, from_id=to, generation=1 + secrets.randbelow(_GENERATIONS), has_snapshot=has_snapshot)
+            given = {"from_id": to, "signals_from": await self._end(), "has_snapshot": has_snapshot}
+            again = partial(books.reset, generation=1 + secrets.randbelow(_GENERATIONS), **given)
             changed = book.changed(mirror.name, again)
             book = changed if request.reset.dry_run else await self._change(lambda found: found.changed(mirror.name, again))
         elif kind == "remove":

@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, closing, suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Final, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 import msgspec
 
@@ -19,6 +19,7 @@ from eventlog.arrays import Ints
 from eventlog.batch.columns import EventColumns, columns_of_joined
 from eventlog.batch.join import Joined
 from eventlog.errors import EventLogError, ListenerNotFound
+from eventlog.integrations.kafka.incremental import Incremental
 from eventlog.integrations.kafka.source import LogReading, SegmentsAnswer, lifted
 from eventlog.kafka.envelope import laid_out, rows_without_before
 from eventlog.kafka.shape import Shape
@@ -29,7 +30,7 @@ from eventlog.limits import (
     MIRROR_TRANSACTION_BYTES_MAX,
     MIRROR_TRANSACTION_EVENTS_MAX,
 )
-from eventlog.mirror import progress
+from eventlog.mirror import progress, signals
 from eventlog.mirror.book import Mirror
 from eventlog.mirror.broker import Kafka, TransactionWriter, Trouble
 from eventlog.mirror.letters import Parted, Room, parted, too_large
@@ -66,6 +67,14 @@ class Stopped(Exception):
         self.outcome = outcome
 
 
+class SignalSource(Protocol):
+    """Signals as they come."""
+
+    async def next(self, cache: str, after: int) -> int:
+        """Return the id of the first signal behind another that asks for a cache, as soon as there is one."""
+        ...
+
+
 class ShardGround(Protocol):
     """What a shard needs of the node around it."""
 
@@ -78,6 +87,11 @@ class ShardGround(Protocol):
     @property
     def budget(self) -> ProcessBudget:
         """What all shards of the node hold of what they have read."""
+        ...
+
+    @property
+    def signals(self) -> SignalSource:
+        """What clients ask of mirrors."""
         ...
 
     def wall_ms(self) -> int:
@@ -161,7 +175,10 @@ class Shard:
             async with ground.source(mirror) as source:
                 has_begun = await self._check_progress(kafka, records, own, source)
                 is_whole = all(progress.are_told(records, mirror, own))
-                copying = _Copying(self, writer, source, shape=shape, room=room, has_begun=has_begun, is_whole=is_whole)
+                first = signals.beginning(cluster=cluster, cache_id=mirror.cache_id, segments=ground.segments, of=own)
+                asked = progress.signal_of(records, mirror, self.report.shard, cluster=cluster, term=term)
+                incremental = Incremental(source, asked, begin=first)
+                copying = _Copying(self, writer, source, incremental, shape=shape, room=room, has_begun=has_begun, is_whole=is_whole)
                 with closing(copying):
                     done = await copying.snapshot(snapshot, own) if mirror.has_snapshot else None
                     begin = done.at if done is not None and isinstance(done.at, SegmentPositions) else None
@@ -239,6 +256,10 @@ class Shard:
         """Note that there are events or entries of the shard in Kafka."""
         await self._ground.note_begun(self._mirror, self.report.shard)
 
+    async def signalled(self, after: int) -> int:
+        """Return the id of the next signal behind another that asks for the mirror's entries, as soon as there is one."""
+        return await self._ground.signals.next(self._mirror.cache, after)
+
     def wall_ms(self) -> int:
         """Return the time, in milliseconds since 1970."""
         return self._ground.wall_ms()
@@ -285,11 +306,21 @@ class _Copying:
     """Reads ahead while a transaction is written, at most one transaction more."""
 
     def __init__(
-        self, shard: Shard, writer: TransactionWriter, source: LogReading, *, shape: Shape, room: Room, has_begun: bool, is_whole: bool
+        self,
+        shard: Shard,
+        writer: TransactionWriter,
+        source: LogReading,
+        incremental: Incremental,
+        *,
+        shape: Shape,
+        room: Room,
+        has_begun: bool,
+        is_whole: bool,
     ) -> None:
         self._shard = shard
         self._writer = writer
         self._source = source
+        self._incremental = incremental
         self._shape = shape
         self._room = room
         self._has_begun = has_begun
@@ -325,7 +356,7 @@ class _Copying:
 
     async def _save_entries(self, taken: _Taken, position: Position | None, *, is_done: bool) -> None:
         shard = self._shard
-        made = await self._apart(taken, partial(self._batches, columns_of_joined(taken.parts))) if taken.events else Parted([], [])
+        made = await self._apart(taken.events, partial(self._batches, columns_of_joined(taken.parts))) if taken.events else Parted([], [])
         record = SnapshotProgress(
             cluster=shard.cluster,
             generation=shard.mirror.generation,
@@ -345,19 +376,45 @@ class _Copying:
             self._shard.runs()
             self._shard.stands(int(at.ids.min()), self._source.token(at))
             while not self._writer.is_worn:
-                if await self._wait(reading):
+                is_asked = self._incremental.is_open and self._is_past_overlap(at)
+                if await self._wait(reading, self._incremental.pause_s() if is_asked else self._idle_s):
                     with suppress(TimeoutError):
                         async with asyncio.timeout(self._shard.mirror.interval_ms / 1000):
                             await self._is_full.wait()
                     at = await self._write(at)
                     self._idle_s = _IDLE_S
-                else:
+                elif not is_asked:
                     at = await self._idle(at)
                     self._idle_s = min(2 * self._idle_s, _IDLE_S_MAX)
+                if is_asked and not self._incremental.pause_s():
+                    await self._tell_entries(at)
         finally:
             reading.cancel()
             await asyncio.gather(reading, return_exceptions=True)
         return Reaction(next="anew", state="starting", why="")
+
+    def _is_past_overlap(self, at: SegmentPositions) -> bool:
+        """Return whether no event that comes is left out, since the snapshot at the beginning had it."""
+        return self._overlap is None or int(at.ids.min()) >= self._overlap.upto
+
+    async def _tell_entries(self, at: SegmentPositions) -> None:
+        """Write a part of the entries that a signal asks for, behind everything up to a place."""
+        part = await self._incremental.read(at, at.of)
+        if part is None:
+            return
+        shard, mirror = self._shard, self._shard.mirror
+        self._held_bytes += part.nbytes
+        shard.budget.take(part.nbytes)
+        events = 0 if part.events is None else len(part.events)
+        made = Parted([], []) if part.events is None else await self._apart(events, partial(self._batches, part.events))
+        records = {} if self._is_whole else self._records(at, range(len(at.of)))
+        records[progress.signal_key(mirror, shard.report.shard)] = msgspec.json.encode(part.progress)
+        await self._commit(made, records)
+        self._is_whole = True
+        self._incremental.progress = part.progress
+        shard.written(events, made)
+        await self._begun(made)
+        self._let_go(part.nbytes)
 
     async def _read(self, at: SegmentPositions) -> None:
         answers: AsyncGenerator[SegmentsAnswer, None] = self._source.answers(at)
@@ -393,18 +450,25 @@ class _Copying:
         if self._next.is_full:
             self._is_full.set()
 
-    async def _wait(self, reading: "asyncio.Task[None]") -> bool:
-        """Return whether there is something to write before a while is over. Raises what ended the reading."""
-        waiting = asyncio.create_task(self._has_some.wait())
+    async def _wait(self, reading: "asyncio.Task[None]", within_s: float) -> bool:
+        """Return whether there is something to write before a while is over, or a signal comes. Raises what ended the reading."""
+        waiting: list[asyncio.Task[Any]] = [asyncio.create_task(self._has_some.wait())]
+        if not self._incremental.is_open:
+            waiting.append(asyncio.create_task(self._open_next()))
         try:
-            await asyncio.wait([waiting, reading], timeout=self._idle_s, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait([*waiting, reading], timeout=within_s, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            waiting.cancel()
+            for task in waiting:
+                task.cancel()
         if self._has_some.is_set():
             return True
         if reading.done():
             await reading
         return False
+
+    async def _open_next(self) -> None:
+        """Begin with the next signal, as soon as there is one."""
+        self._incremental.open(await self._shard.signalled(self._incremental.progress.signal))
 
     async def _write(self, at: SegmentPositions) -> SegmentPositions:
         """Write a transaction with what was read by now; return the place behind it."""
@@ -413,7 +477,7 @@ class _Copying:
         self._is_full.clear()
         self._has_room.set()
         if taken.events:
-            made, behind, rows = await self._apart(taken, partial(self._laid_out, taken, at))
+            made, behind, rows = await self._apart(taken.events, partial(self._laid_out, taken, at))
             await self._commit(made, self._records(behind, rows if self._is_whole else range(len(behind.of))))
             self._is_whole = True
             self._shard.written(taken.events, made)
@@ -440,9 +504,9 @@ class _Copying:
             raise
 
     @staticmethod
-    async def _apart(taken: _Taken, work: Callable[[], Made]) -> Made:
-        """Return what `work` makes of what was taken: in a thread, unless starting it costs more than the work."""
-        return work() if taken.events < _INLINE_EVENTS else await asyncio.to_thread(work)
+    async def _apart(events: int, work: Callable[[], Made]) -> Made:
+        """Return what `work` makes of so many events: in a thread, unless starting it costs more than the work."""
+        return work() if events < _INLINE_EVENTS else await asyncio.to_thread(work)
 
     def _laid_out(self, taken: _Taken, at: SegmentPositions) -> tuple[Parted, SegmentPositions, list[int]]:
         events = columns_of_joined(taken.parts)

@@ -228,11 +228,21 @@ class MirrorRun:
         self.violations.append(f"segment {segment}: {what}")
 
 
+class NoSignals:
+    """Nobody asks for entries: this run has none."""
+
+    async def next(self, _cache: str, _after: int) -> int:
+        """Wait for ever."""
+        await asyncio.Event().wait()
+        raise AssertionError
+
+
 class Owner:
     """A node as far as it runs one shard in a term: the shard's ground, its way into Kafka, and its reading of the log."""
 
     cluster = SHAPE.cluster
     segments = SEGMENTS
+    signals = NoSignals()
 
     def __init__(self, run: MirrorRun, *, shard: int, term: int) -> None:
         self._run = run

@@ -1,14 +1,17 @@
 """`eventlog pipeline`: a cache's events kept in files for longer than the nodes keep them, compared with them, and what they come to."""
 
+import os
+import sys
 import time
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from eventlog.errors import Unavailable
-from eventlog_cli.conventions import EndingInOrder, common_options, load_archives, load_rollups, open_client, settings
+from eventlog_cli.conventions import EndingInOrder, common_options, load_archives, load_pipelines, load_rollups, open_client, settings
 from eventlog_cli.lazy import SynonymGroup
 from eventlog_cli.output import id_fields, note, print_row, print_text, stdout, table
 from eventlog_cli.parameters import AT, ID, POSITIVE, SIZE, SPAN
@@ -39,15 +42,23 @@ def command() -> None:
 @click.option("--round-events", type=POSITIVE, default=ROUND_EVENTS, help="At most so many in one commit.  [default: 5000000]")
 @click.option("--after", type=ID, help="A new table begins behind this id.  [default: with the first event kept]")
 @click.option("--hold", type=SIZE, help="Retention keeps so much of what is not archived yet.  [default: nothing]")
+@click.option(
+    "--master", metavar="URL", help="Tasks of this Spark write: spark://HOST:PORT, sc://HOST:PORT, local[2].  [default: this process]"
+)
+@click.option("--conf", multiple=True, metavar="NAME=VALUE", help="A setting of Spark's; may be given again.")
 @common_options
-def archive(cache_name: str, *, path: str | None, every_ms: int | None, **options: Any) -> None:
+def archive(cache_name: str, *, path: str | None, every_ms: int | None, master: str | None, conf: Sequence[str], **options: Any) -> None:
     """Write what happened in CACHE into a Delta table at PATH, going on where it ends.
 
     Killed anywhere, the next run goes on where the table ends. One archiver of a cache at a time: a second one is refused.
+
+    With --master tasks of Spark fetch and write, and all its hosts reach nodes and PATH by the same addresses.
     """
     archives = load_archives()
-    with open_client() as client:
+    with open_client() as client, _spark_at(master, conf) as spark:
         path = path or _noted(client, cache_name, "--to")
+        if spark is not None:
+            options["run"] = load_pipelines().archiving(spark, cache_name, servers=settings().addresses, to=path)
         while True:
             begun, used = time.monotonic(), time.process_time()
             try:
@@ -66,6 +77,29 @@ def archive(cache_name: str, *, path: str | None, every_ms: int | None, **option
             stdout().flush()
             with EndingInOrder():
                 time.sleep(every_ms / 1000)
+
+
+@contextmanager
+def _spark_at(master: str | None, conf: Sequence[str]) -> Iterator[Any]:
+    """Yield a session of the Spark at a master, None without one. Raises ClickException where Spark fails inside."""
+    pairs = dict(setting.split("=", 1) for setting in conf if "=" in setting)
+    if len(pairs) < len(set(conf)):
+        raise click.BadParameter("give settings as NAME=VALUE, each once", param_hint="'--conf'")
+    if master is None:
+        if conf:
+            raise click.UsageError("--conf is for a Spark: name it with --master")
+        yield None
+        return
+    pipelines = load_pipelines()
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # of tasks; Spark itself takes any python3 of the path
+    try:
+        spark = pipelines.session(master, name="eventlog", settings=pairs)
+        try:
+            yield spark
+        finally:
+            spark.stop()
+    except pipelines.SPARK_ERRORS as error:
+        raise click.ClickException(pipelines.reason_of(error)) from error
 
 
 def _noted(client: "Client", cache_name: str, option: str) -> str:

@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from eventlog.integrations.archive.place import ArchivePlace, place_of
 from eventlog.integrations.archive.ranges import Range
-from eventlog.integrations.archive.rounds import Made, write_range
+from eventlog.integrations.archive.rounds import Made, Run, write_range
 from eventlog.integrations.archive.rounds import archive as archive_here
 from eventlog.integrations.rollup.rolling import Job, count_piece
 from eventlog.integrations.rollup.rolling import rollup as rollup_here
@@ -19,13 +21,16 @@ from eventlog.integrations.rollup.sources import RollupPiece
 from eventlog.integrations.spark.options import SourceOptions
 from eventlog.integrations.spark.session import client_of
 
+CONNECT: Final = "sc://"
+SPARK_ERRORS: Final = (PySparkException, Py4JError)
 _MADE = "made STRING"
 _COUNTED = "counted BINARY"
+_ZONE: Final = "spark.sql.session.timeZone"
 _LOCAL: Final = {
     "spark.ui.enabled": "false",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
-    "spark.sql.session.timeZone": "UTC",
+    _ZONE: "UTC",
 }
 
 
@@ -41,6 +46,25 @@ def local(name: str, *, files: Path, settings: Mapping[str, str]) -> SparkSessio
     return builder.getOrCreate()
 
 
+def session(master: str, *, name: str, settings: Mapping[str, str]) -> SparkSession:
+    """Return a session of the Spark at a master, as `spark-submit --master` has it, or at `sc://HOST:PORT`, by Spark Connect.
+
+    A session that this process has already is returned instead.
+    """
+    builder = SparkSession.builder.remote(master) if master.startswith(CONNECT) else SparkSession.builder.master(master).appName(name)
+    own = _LOCAL if master.startswith("local") else {}
+    for setting, value in (own | {_ZONE: "UTC"} | dict(settings)).items():
+        builder = builder.config(setting, value)
+    return builder.getOrCreate()
+
+
+def reason_of(error: BaseException) -> str:
+    """Return the line of one of `SPARK_ERRORS` that says what went wrong: an error of eventlog's in a task, else the first."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    ours = [line for line in lines if line.startswith("eventlog.errors.")]
+    return f"Spark: {(ours or lines or [type(error).__name__])[0]}"
+
+
 def archive(
     spark: SparkSession, cache: str, *, servers: str, to: str | Path, client: dict[str, Any] | None = None, **options: Any
 ) -> dict[str, Any]:
@@ -51,14 +75,20 @@ def archive(
     has. Returns what was written.
     """
     source = SourceOptions(servers=tuple(part.strip() for part in servers.split(",")), cache=cache, client=client or {})
-    place = place_of(to)
+    run = archiving(spark, cache, servers=source.servers, to=to, client=client)
+    done = archive_here(client_of(source), cache, to, run=run, **options)
+    return {"pipeline": "archive", "cache": cache, **asdict(done)}
+
+
+def archiving(spark: SparkSession, cache: str, *, servers: Sequence[str], to: str | Path, client: dict[str, Any] | None = None) -> Run:
+    """Return what has tasks of Spark write the ranges of a round; arguments as of `archive`."""
+    source, place = SourceOptions(servers=tuple(servers), cache=cache, client=client or {}), place_of(to)
 
     def run(ranges: Sequence[Range]) -> Iterable[Made]:
         tasks = spark.range(0, len(ranges), 1, len(ranges)).mapInArrow(_tasks(ranges, source, place), _MADE)
         return [Made.of_plain(json.loads(row.made)) for row in tasks.collect()]
 
-    done = archive_here(client_of(source), cache, to, run=run, **options)
-    return {"pipeline": "archive", "cache": cache, **asdict(done)}
+    return run
 
 
 def rollup(

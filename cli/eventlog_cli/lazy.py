@@ -240,6 +240,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "eventlog pipeline archive orders --to /archives/orders --every 5m --hold 10GiB",
     ),
     "pipeline compact": ("eventlog pipeline compact /archives/orders", "eventlog pipeline compact /archives/orders --vacuum 7d"),
+    "pipeline load": (
+        "eventlog pipeline load /landing/orders --into orders --key id --txn 2026-11-20",
+        "eventlog pipeline load '/landing/*.csv' --into orders --key id --op op --delete-value D --master spark://m1:7077",
+    ),
     "pipeline rebuild": ("eventlog pipeline rebuild orders --archive /archives/orders --as-of 24h --into orders-yesterday --verify",),
     "pipeline rollup": (
         "eventlog pipeline rollup orders --window 1h --by value.shop --measures 'count,keys,sum(value.total)' --to /rollups/orders",

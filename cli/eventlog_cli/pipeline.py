@@ -22,9 +22,11 @@ if TYPE_CHECKING:
     from eventlog.integrations.archive.rounds import Written
     from eventlog.integrations.archive.table import Round
     from eventlog.integrations.rollup import RolledUp
+    from eventlog.integrations.spark.loading import LoadFile
 
 CACHE = click.argument("cache_name", metavar="CACHE")
 DIFFERENCES_SHOWN = 20
+LOADED = ("parquet", "csv", "json")
 ROUND_EVENTS = 5_000_000
 VACUUM_MS_MIN = 24 * 3_600_000
 
@@ -264,3 +266,44 @@ def _tell_rollup(path: str, into: str | None, done: "RolledUp") -> None:
     print_text(f"{path} has every window up to id {done.upto}")
     if into is not None:
         print_text(f"{done.entries} rows were put into {into}")
+
+
+@command.command("load")
+@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@click.option("--into", required=True, metavar="CACHE", help="The cache to write; it is created before.")
+@click.option("--key", required=True, metavar="FIELD", help="Field that is the key.")
+@click.option("--op", metavar="FIELD", default="", help="Field that says what a row does; it is not part of the value.")
+@click.option(
+    "--delete-value", "delete_values", multiple=True, metavar="D", help="Rows with this in --op remove their key; may be given again."
+)
+@click.option("--txn", metavar="NAME", default="", help="By this name write each file once.  [default: write all of them]")
+@click.option("--rate", type=POSITIVE, help="At most so many rows a second.  [default: as fast as it goes]")
+@click.option("--format", "format", type=click.Choice(LOADED), default=None, help="What the files are.  [default: told by their names]")
+@click.option(
+    "--master", metavar="URL", default="local[*]", help="Which Spark: spark://HOST:PORT, sc://HOST:PORT.  [default: local[*], here]"
+)
+@click.option("--conf", multiple=True, metavar="NAME=VALUE", help="A setting of Spark's; may be given again.")
+@common_options
+def load(files: Sequence[str], *, master: str, conf: Sequence[str], **options: Any) -> None:
+    """Write the rows of files into a cache, by tasks of Spark: the row is the value.
+
+    FILE is a file, a pattern, a folder or a Delta table, of Parquet, CSV with names of fields, or lines of JSON, plain or packed, which
+    all hosts of Spark reach by the same path. Each file is written as a whole at its end or not at all, one after the other, its rows in
+    their order. With --txn a run that was ended is run again, and writes the files that are missing, for 30 days.
+
+    Needs PySpark; eventlog load needs none, and reads Avro and standard input as well.
+    """
+    options |= {"format": options["format"] or "", "rate": options["rate"] or 0}
+    begun, used = time.monotonic(), time.process_time()
+    with EndingInOrder(), _spark_at(master, conf) as spark:
+        done = load_pipelines().load(spark, files, servers=",".join(settings().addresses), told=_tell_file, **options)
+    if settings().is_json:
+        print_row(done | {"seconds": round(time.monotonic() - begun, 3), "cpu_seconds": round(time.process_time() - used, 3)})
+        return
+    before = f"; {done['files_before']} had been written before" if done["files_before"] else ""
+    print_text(f"{done['rows']} rows of {done['files']} files are written into {done['cache']}{before}")
+
+
+def _tell_file(file: "LoadFile", rows: int) -> None:
+    if not settings().is_json:
+        note(f"{file.path}: {rows} rows")

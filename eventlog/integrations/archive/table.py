@@ -9,6 +9,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
@@ -17,7 +18,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 from deltalake.transaction import AddAction, RemoveAction
 
 from eventlog import blocking
-from eventlog.errors import ArchiveRefused, ArchiveTaken
+from eventlog.errors import ArchiveRefused, ArchiveTaken, InvalidArgument
 from eventlog.integrations.archive.files import DAY, NewFile
 from eventlog.integrations.archive.place import ArchivePlace
 
@@ -268,6 +269,18 @@ class ArchiveTable:
         """Return the table as a `pyarrow.dataset.Dataset`."""
         with self.place.reached():
             return self._delta.to_pyarrow_dataset()
+
+
+def delta_files(folder: Path) -> list[str]:
+    """Return the files of any Delta table, as paths below its folder, in their order.
+
+    Raises:
+        InvalidArgument: it has rows that are taken out of files by lists beside them, which who reads files does not see.
+    """
+    table = DeltaTable(str(folder))
+    if "deletionVectors" in (table.protocol().reader_features or []):
+        raise InvalidArgument(why=f"the table {folder} has deletion vectors: purge them first")
+    return sorted(pa.table(table.get_add_actions()).column("path").to_pylist())
 
 
 def _added(part: NewFile, *, is_new: bool) -> AddAction:

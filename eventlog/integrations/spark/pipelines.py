@@ -1,16 +1,20 @@
-"""Pipelines that run on Spark: events go through its tasks, and the driver sees lists of files, or what tasks have counted."""
+"""Pipelines that run on Spark: events go through its tasks, and the driver sees lists of files, what tasks have counted, or laid ready."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
 from py4j.protocol import Py4JError
+from pyspark import TaskContext
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
+from eventlog.errors import InvalidArgument
 from eventlog.integrations.archive.place import ArchivePlace, place_of
 from eventlog.integrations.archive.ranges import Range
 from eventlog.integrations.archive.rounds import Made, Run, write_range
@@ -18,13 +22,19 @@ from eventlog.integrations.archive.rounds import archive as archive_here
 from eventlog.integrations.rollup.rolling import Job, count_piece
 from eventlog.integrations.rollup.rolling import rollup as rollup_here
 from eventlog.integrations.rollup.sources import RollupPiece
-from eventlog.integrations.spark.options import SourceOptions
+from eventlog.integrations.spark.layout import Layout
+from eventlog.integrations.spark.loading import LoadFile, LoadShape, load_files
+from eventlog.integrations.spark.options import SinkOptions, SourceOptions
 from eventlog.integrations.spark.session import client_of
+from eventlog.integrations.spark.sink import lay_ready
+from eventlog.limits import STAGE_KEEP_MS_MAX
 
 CONNECT: Final = "sc://"
 SPARK_ERRORS: Final = (PySparkException, Py4JError)
 _MADE = "made STRING"
 _COUNTED = "counted BINARY"
+_LAID = "task BIGINT, staged BINARY, events BIGINT"
+_WHOLE: Final = {"spark.sql.files.minPartitionNum": "1", "spark.sql.files.maxPartitionBytes": str(1 << 50)}
 _ZONE: Final = "spark.sql.session.timeZone"
 _LOCAL: Final = {
     "spark.ui.enabled": "false",
@@ -116,6 +126,95 @@ def rollup(
 
     done = rollup_here(client_of(where) if where.servers else None, source, to, run=run, **options)
     return {"pipeline": "rollup", **asdict(done)}
+
+
+def load(
+    spark: SparkSession,
+    files: Sequence[str | Path],
+    *,
+    into: str,
+    servers: str,
+    key: str,
+    op: str = "",
+    delete_values: Sequence[str] = (),
+    txn: str = "",
+    rate: int = 0,
+    format: str = "",
+    client: dict[str, Any] | None = None,
+    told: Callable[[LoadFile, int], None] = lambda _file, _rows: None,
+) -> dict[str, Any]:
+    """Write the rows of files into a cache, file by file, each of them as a whole or not at all, and its rows in their order.
+
+    A row is the value, without the field `op`, which removes the key where it is one of `delete_values`; `key` is the field of its key.
+    `files` are paths, patterns, folders and Delta tables that the driver and all executors reach, of Parquet, CSV with names of fields, or
+    lines of JSON. By a name `txn` each file is written once for 30 days, however often it is loaded, so a second run writes what is
+    missing. With a `rate` one task reads a file, no more rows a second than that. `told` hears of each file, and how many rows of it
+    were written now.
+
+    Raises:
+        InvalidArgument: there is no such file, or a field is not in it; nothing of that file is written.
+        StageExpired: a file took longer than a day.
+    """
+    if bool(op) != bool(delete_values):
+        raise InvalidArgument(why="op and delete_values need each other")
+    sink = SinkOptions(
+        servers=tuple(part.strip() for part in servers.split(",")),
+        cache=into,
+        keep_ms=STAGE_KEEP_MS_MAX,
+        rate=rate,
+        tasks=1 if rate else 0,
+        client=client or {},
+    )
+    cache, name, chosen = client_of(sink).cache(into), txn or str(uuid.uuid4()), load_files(files, form=format)
+    rows = written = 0
+    with _one_task_a_file(spark) if rate else nullcontext():
+        for file in chosen:
+            shape = LoadShape(key=key, operation=op, removals=tuple(delete_values), is_lines=file.form == "json")
+            frame = _frame_of(spark, file)
+            shape.check(frame.columns)
+            laid = sorted(frame.mapInArrow(_laying(shape, sink), _LAID).collect(), key=lambda row: int(row.task))
+            is_new = not cache.publish(file.transaction(name), 0, [bytes(row.staged) for row in laid])
+            some = sum(row.events for row in laid) if is_new else 0
+            rows, written = rows + some, written + is_new
+            told(file, some)
+    return {"pipeline": "load", "cache": into, "rows": rows, "files": written, "files_before": len(chosen) - written}
+
+
+def _frame_of(spark: SparkSession, file: LoadFile) -> DataFrame:
+    read = spark.read.option("basePath", f"file://{file.root}") if file.root else spark.read
+    if file.form == "parquet":
+        return read.parquet(file.pattern)
+    if file.form == "json":
+        return read.text(file.pattern, lineSep="\n").select("value")
+    return read.csv(file.pattern, header=True, multiLine=True, escape='"', mode="FAILFAST").na.fill("")
+
+
+@contextmanager
+def _one_task_a_file(spark: SparkSession) -> Iterator[None]:
+    """Have Spark cut no file into parts meanwhile."""
+    before = {name: spark.conf.get(name, None) for name in _WHOLE}
+    for name, value in _WHOLE.items():
+        spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name, found in before.items():
+            if found is None:
+                spark.conf.unset(name)
+            else:
+                spark.conf.set(name, found)
+
+
+def _laying(shape: LoadShape, sink: SinkOptions) -> Any:
+    """Return what a task does: it lays its rows of a file ready."""
+
+    def act(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        context = TaskContext.get()
+        partition = 0 if context is None else context.partitionId()
+        stage = lay_ready(sink, Layout(removes="removes"), map(shape.rows, batches), partition=partition)
+        yield pa.RecordBatch.from_pydict({"task": [partition], "staged": [stage.staged()], "events": [stage.events]})
+
+    return act
 
 
 def _counting(job: Job, pieces: Sequence[RollupPiece], source: SourceOptions | None) -> Any:

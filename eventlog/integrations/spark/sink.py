@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
+from eventlog import blocking
 from eventlog.errors import InvalidArgument
 from eventlog.integrations.spark.layout import Layout, layout_of
 from eventlog.integrations.spark.options import SinkOptions
@@ -46,13 +47,9 @@ class _Writer:
 
     def write(self, iterator: "Iterator[pa.RecordBatch]") -> Staged:
         """Lay rows ready; in a task."""
-        options, context = self._options, TaskContext.get()
+        context = TaskContext.get()
         query, partition = ("", 0) if context is None else (context.getLocalProperty(_QUERY) or "", context.partitionId())
-        throttle = Throttle(options, partition)
-        stage = client_of(options).cache(options.cache).stage(keep_ms=options.keep_ms)
-        for batches in in_frames(iterator, rows_max=throttle.rows_max):
-            self._layout.put(stage, batches)
-            throttle.wait(stage.events)
+        stage = lay_ready(self._options, self._layout, iterator, partition=partition)
         return Staged(partition=partition, staged=stage.staged(), query=query)
 
     def _publish(self, messages: "Sequence[Any]", transaction: str, batch: int) -> None:
@@ -63,6 +60,16 @@ class _Writer:
 
     def abort(self, messages: "Sequence[Any]", *_: Any) -> None:
         """Leave what was laid ready: it goes by itself."""
+
+
+def lay_ready(options: SinkOptions, layout: Layout, rows: "Iterator[pa.RecordBatch]", *, partition: int) -> blocking.Stage:
+    """Lay rows of a partition ready, in a task. Errors as of `Layout.put`."""
+    throttle = Throttle(options, partition)
+    stage = client_of(options).cache(options.cache).stage(keep_ms=options.keep_ms)
+    for batches in in_frames(rows, rows_max=throttle.rows_max):
+        layout.put(stage, batches)
+        throttle.wait(stage.events)
+    return stage
 
 
 class BatchWriter(_Writer, DataSourceArrowWriter):

@@ -5,7 +5,7 @@
 #              (CHANGED=1 for what the branch touches, CHANGED=COMMIT for what has changed since then: seconds)
 # make sim     the simulators on SEEDS=2000 seeds, and as many from 1 and 2 million on; make sim-mutants: planted protocol bugs must be found
 # make chaos   faults by chance over three real nodes for MINUTES=5 (SEED=n for the same ones), with every history checked; as root then
-#              over three nodes and three brokers with mirrors between them, for as long
+#              over three nodes and three brokers with mirrors between them, for as long and 40 faults over 2,000,000 events at least
 # make spark-matrix  the tests of Spark with releases of PySpark beside the pinned one (RELEASE=4.2 for that one alone)
 # make damage  every file of a node's data directory damaged in every way, on one node and on one of three (TRIALS="one-kill MANIFEST" for some)
 # make bench   the benchmarks, each with its baseline

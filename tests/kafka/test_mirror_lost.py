@@ -3,7 +3,8 @@
 import asyncio
 
 import pytest
-from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic
+from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic, RecordsToDelete
+from aiokafka.structs import TopicPartition
 
 from eventlog import blocking
 from eventlog.client.mirrors import ShardInfo
@@ -28,6 +29,10 @@ def made(topic: str, partitions: int) -> Deed:
 
 def widened(topic: str, partitions: int) -> Deed:
     return lambda client: client.create_partitions({topic: NewPartitions(partitions)})
+
+
+def truncated(topic: str, offset: int) -> Deed:
+    return lambda client: client.delete_records({TopicPartition(topic, 0): RecordsToDelete(before_offset=offset)})
 
 
 def halted(client: blocking.Client, name: str) -> ShardInfo:
@@ -80,6 +85,19 @@ def test_a_topic_that_has_other_partitions_now(client: blocking.Client, broker: 
     cache.put("k", 1)
     client.mirrors.resume(name)
     assert f"topic {topic} has 4 partitions, and not the 2 that it had" in halted(client, name).why
+
+
+def test_records_that_were_deleted_are_missed_when_topic_and_log_are_compared(client: blocking.Client, broker: str, name: str) -> None:
+    cache = client.create_cache(name)
+    topic = client.mirrors.add(name, kafka=broker, partitions=1).mirror.topic
+    cache.put_many([(f"k{number}", number) for number in range(50)])
+    wait(client, name)
+    assert client.mirrors.verify(name).is_alike
+    do(broker, truncated(topic, 10))
+    left = {one.id for one in read(broker, topic)}
+    lost = {(event.id, 1, 0) for event in cache.events() if event.id not in left}
+    assert 0 < len(lost) <= 10
+    assert {(one.id, one.in_log, one.in_topic) for one in client.mirrors.verify(name).differences} == lost
 
 
 def until_let_go(client: blocking.Client, cache: blocking.Cache, name: str) -> None:

@@ -6,6 +6,7 @@ And rows of other files as values of an Avro cache.
 import io
 import re
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import IO, Any, cast
 
 import fastavro
@@ -60,8 +61,18 @@ def _read_or_refuse(read: Callable[..., Any]) -> Callable[..., Any]:
     return read_one
 
 
+@contextmanager
+def _refusing() -> Iterator[None]:
+    """Read so for a while: fastavro's readers are the process's, and other values are read by them too."""
+    kept = dict(LOGICAL_READERS)
+    LOGICAL_READERS.update({name: _read_or_refuse(read) for name, read in kept.items()})
+    try:
+        yield
+    finally:
+        LOGICAL_READERS.update(kept)
+
+
 BLOCK_READERS["zstandard"] = _read_zstandard
-LOGICAL_READERS.update({name: _read_or_refuse(read) for name, read in LOGICAL_READERS.items()})
 
 
 class Avro:
@@ -96,7 +107,8 @@ class Avro:
     def _records(self) -> Iterator[Any]:
         """Yield records, and as the last thing `Damaged` if the file is."""
         try:
-            yield from fastavro.reader(cast("IO[bytes]", _File(self._stream)))
+            with _refusing():
+                yield from fastavro.reader(cast("IO[bytes]", _File(self._stream)))
         except Damaged as damage:
             yield damage
         except Exception as error:  # noqa: BLE001 - foreign bytes make fastavro raise any of a dozen types; all mean the same

@@ -99,6 +99,7 @@ def lanes() -> dict[str, Lane]:
                 (python, "-m", "tests.sim.cores", "--known", "--seeds", *SEEDS, "--processes", "1"),
                 (python, "-m", "tests.sim.consumers", "--known", "--seeds", "0:100"),
                 (python, "-m", "tests.sim", "0:30"),
+                (python, "-m", "tests.sim", "--known"),
                 (python, "-m", "tests.sim.hunt", "--known", "--processes", "1"),
             ),
         ),

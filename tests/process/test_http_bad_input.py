@@ -159,8 +159,8 @@ def test_who_says_nothing_keeps_nobody_out(node: NodeProcess):
 def test_who_does_not_read_holds_no_writer_up_and_costs_the_same_however_much_there_is(node: NodeProcess):
     value = json.dumps("x" * (MIB // 2)).encode()
     with ExitStack() as stack:
-        streams = [stack.enter_context(opened(node)) for _ in range(STALLED)]
-        for stream in streams:
+        for _ in range(STALLED):
+            stream = stack.enter_context(opened(node))
             stream.sendall(b"GET /v1/caches/orders/events?follow=true&after=latest HTTP/1.1\r\nHost: x\r\n\r\n")
             assert status_of(stream) == 200
         stalled = {put(node, f"before{number}", value)[0] for number in range(80)}

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.sim.mutants import MUTANTS
 from tests.sim.run import KINDS
 
 TOP = Path(__file__).resolve().parents[2]
@@ -28,13 +27,7 @@ def test_a_seed_is_one_run_whatever_order_sets_have() -> None:
 
 
 def test_faults_are_reached_and_nothing_is_lost() -> None:
-    found = played("100:112")
-    assert "12 seeds, 0 failed" in found
+    found = played("100:108")
+    assert "8 seeds, 0 failed" in found
     for reached in ("crash", "pause", "cut", "jump", "blackout", "drain", "written", "iterated", "events trimmed", *KINDS):
         assert f"{reached} " in found
-
-
-def test_planted_bugs_are_found() -> None:
-    found = played("--known")
-    assert "NOT FOUND" not in found
-    assert found.count("found by seed") == len(MUTANTS)

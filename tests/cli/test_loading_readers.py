@@ -259,6 +259,15 @@ def test_columns_of_one_name_are_refused_as_in_csv() -> None:
     assert refused(read("csv", b"k,k\na,b\n", KEYED)) == [(1, "the first line names a field twice")]
 
 
+def test_what_else_the_process_reads_of_avro_is_read_as_ever() -> None:
+    items(read("avro", to_avro(ROWS), KEYED))
+    schema = fastavro.parse_schema({"type": "long", "logicalType": "timestamp-millis"})
+    stored = io.BytesIO()
+    fastavro.schemaless_writer(stored, "long", 1 << 60)
+    with pytest.raises(OverflowError):
+        fastavro.schemaless_reader(io.BytesIO(stored.getvalue()), schema, None)
+
+
 def test_avro_records_that_are_no_objects_are_refused() -> None:
     sink = io.BytesIO()
     fastavro.writer(sink, {"type": "array", "items": "int"}, [[1], [2]])

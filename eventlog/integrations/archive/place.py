@@ -17,7 +17,7 @@ from typing import Any, Final, Protocol
 import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake.fs import DeltaStorageHandler
-from pyarrow.fs import FileSelector, FileSystem, PyFileSystem
+from pyarrow.fs import FileSelector, FileSystem, LocalFileSystem, PyFileSystem, SubTreeFileSystem
 
 from eventlog.errors import ArchiveRefused, ArchiveUnreachable
 
@@ -49,6 +49,11 @@ class ArchivePlace(Protocol):
 
     def open(self, path: str) -> Any:
         """Return a file for pyarrow to read. Raises FileNotFoundError."""
+        ...
+
+    @property
+    def files(self) -> FileSystem:
+        """What is in it, for pyarrow."""
         ...
 
     def settle(self, folder: str, names: Sequence[str]) -> None:
@@ -112,6 +117,11 @@ class Folder:
         """See `ArchivePlace`."""
         return self.folder / path
 
+    @property
+    def files(self) -> FileSystem:
+        """See `ArchivePlace`: without Python, which a thread of a scan must not call once the interpreter is ending."""
+        return SubTreeFileSystem(str(self.folder), LocalFileSystem())
+
     def settle(self, folder: str, names: Sequence[str]) -> None:
         """See `ArchivePlace`."""
         for name in names:
@@ -162,13 +172,14 @@ class ObjectStore:
     address: str
 
     @property
-    def _files(self) -> FileSystem:
+    def files(self) -> FileSystem:
+        """See `ArchivePlace`."""
         return _files_of(self.address)
 
     def has_others(self, but: str) -> bool:
         """See `ArchivePlace`."""
         with self.reached():
-            there = self._files.get_file_info(FileSelector("", allow_not_found=True))
+            there = self.files.get_file_info(FileSelector("", allow_not_found=True))
         return any(one.base_name != but for one in there)
 
     def make(self) -> None:
@@ -177,14 +188,14 @@ class ObjectStore:
     def write(self, path: str, table: pa.Table, **options: Any) -> int:
         """See `ArchivePlace`."""
         with self.reached():
-            with self._files.open_output_stream(path) as opened:
+            with self.files.open_output_stream(path) as opened:
                 pq.write_table(table, opened, **options)
-            return int(self._files.get_file_info(path).size)
+            return int(self.files.get_file_info(path).size)
 
     def open(self, path: str) -> Any:
         """See `ArchivePlace`."""
         with self.reached():
-            return self._files.open_input_file(path)
+            return self.files.open_input_file(path)
 
     def settle(self, folder: str, names: Sequence[str]) -> None:
         """See `ArchivePlace`: what the store has answered is durable."""
@@ -192,7 +203,7 @@ class ObjectStore:
     def check(self) -> None:
         """See `ArchivePlace`."""
         with self.reached():
-            self._files.get_file_info("")
+            self.files.get_file_info("")
 
     @contextmanager
     def reached(self) -> Iterator[None]:

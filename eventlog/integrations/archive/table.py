@@ -268,7 +268,7 @@ class ArchiveTable:
     def dataset(self) -> Any:
         """Return the table as a `pyarrow.dataset.Dataset`."""
         with self.place.reached():
-            return self._delta.to_pyarrow_dataset()
+            return self._delta.to_pyarrow_dataset(filesystem=self.place.files)
 
 
 def delta_files(folder: Path) -> list[str]:

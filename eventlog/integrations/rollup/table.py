@@ -136,7 +136,8 @@ class RollupTable:
         """Return the rows of windows in `(after, upto]`."""
         low, high = (pa.scalar(boundary_ms(id_) * _US, pa.int64()).cast(TIME) for id_ in (after, upto))
         with self.place.reached():
-            found = self._delta.to_pyarrow_dataset().to_table(filter=(pc.field(WINDOW) >= low) & (pc.field(WINDOW) < high))
+            dataset = self._delta.to_pyarrow_dataset(filesystem=self.place.files)
+            found = dataset.to_table(filter=(pc.field(WINDOW) >= low) & (pc.field(WINDOW) < high))
         order = [(name, "ascending") for name in found.schema.names]
         return found.cast(pa.schema(self._delta.schema().to_arrow())).sort_by(order)
 

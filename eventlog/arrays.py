@@ -1,4 +1,4 @@
-"""The arrays that columns are made of. All are one-dimensional; who receives one does not write to it."""
+"""The arrays that columns are made of. All are one-dimensional; a function that is given one does not write to it."""
 
 from typing import Final
 

@@ -214,7 +214,7 @@ async def _serve_until(
             return
         sockets.pop_all()  # they are the servers' from here on
     node = started.node
-    # an event may carry its value, the one before it, and fields set apart: whoever wrote it can read it
+    # an event may carry its value, the one before it, and fields set apart: its writer can read it
     frame_bytes_max = max(FRAME_BYTES_MAX, 3 * config.value_bytes_max + MIB)
     options = ServerOptions(
         connections_max=_connections_max(config, resource.getrlimit(resource.RLIMIT_NOFILE)[0]),
@@ -277,7 +277,7 @@ def _connections_max(config: NodeConfig, files_max: int) -> int:
 
 
 def _bind(address: str, *, option: str) -> socket.socket:
-    """Take an address before anything else: who cannot have it becomes no member. It is refused until the node can be served."""
+    """Take an address before anything else: a node that cannot have it becomes no member. It is refused until the node can be served."""
     try:
         return bind(*split_address(address, option=option))
     except OSError as error:
@@ -309,7 +309,7 @@ def _write_ready(path: Path, content: dict[str, object]) -> None:
     new = path.with_name(f"{path.name}.new-{os.getpid()}")
     new.unlink(missing_ok=True)
     with os.fdopen(os.open(new, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w") as file:
-        os.fchmod(file.fileno(), 0o644)  # whoever waits for the node may be another user
+        os.fchmod(file.fileno(), 0o644)  # what waits for the node may be another user's
         file.write(json.dumps(content))
     new.replace(path)
 

@@ -5,11 +5,11 @@ import time
 from functools import partial
 from typing import Final, Protocol
 
-# Seconds since some fixed moment for whoever promises something until a time: what passes while the machine sleeps counts, where the
+# Seconds since some fixed moment for code that promises something until a time: what passes while the machine sleeps counts, where the
 # system can tell, and what passed since an event loop last looked at its clock does, too.
 now_s = partial(time.clock_gettime, time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic
 
-# How much early a timer of an event loop may come: some count whole milliseconds. Whoever sets another one for the rest of the time goes
+# How much early a timer of an event loop may come: some count whole milliseconds. Code that sets another one for the rest of the time goes
 # round and round, some hundred times, until that has passed.
 LOOP_STEP_S: Final = 0.001
 

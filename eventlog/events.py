@@ -83,7 +83,7 @@ class EventSource(msgspec.Struct, frozen=True, gc=False):
 class Event(msgspec.Struct, frozen=True, gc=False):
     """One change. Keys and values are decoded when they are asked for, so forwarding an event costs nothing more.
 
-    Events are equal where all that they say is, whoever read them.
+    Events are equal where all that they say is, however they were read.
     """
 
     id: int

@@ -4,7 +4,7 @@ An id has 64 bits: sign 0, 41 bits milliseconds since 2020-01-01T00:00:00Z, 12 b
 the node last, so ids sort by time, and the ids of a run are `base + i * ID_STEP` with the sequence carrying into the time: a run is
 stored as its base and its length.
 
-`FlakeClock` decides alone, without a metadata store: whoever owns it raises the ceiling below which it may issue.
+`FlakeClock` decides alone, without a metadata store: its owner raises the ceiling below which it may issue.
 """
 
 from collections.abc import Callable, Sequence

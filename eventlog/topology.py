@@ -1,4 +1,4 @@
-"""The cluster as whoever sends requests sees it: which node is primary of which segment, and where nodes listen."""
+"""The cluster as a client sees it: which node is primary of which segment, and where nodes listen."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

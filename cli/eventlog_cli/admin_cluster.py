@@ -334,7 +334,7 @@ def verify_copies(chosen: Sequence[int] | None = None) -> None:
 @click.argument("segments", required=False)
 @click.argument("node", required=False)
 @click.option("--all-lost", is_flag=True, help="Every segment that nobody in sync can lead.")
-@click.option("--dry-run", is_flag=True, help="Only say who could lead, and what may be lost.")
+@click.option("--dry-run", is_flag=True, help="Only say which nodes could lead, and what may be lost.")
 @click.option("--accept-data-loss", is_flag=True, help="Give up the committed events that the chosen replica lacks.")
 @common_options
 def force_primary(segments: str | None, node: str | None, *, all_lost: bool, dry_run: bool, accept_data_loss: bool) -> None:

@@ -320,7 +320,7 @@ def say_beginning(cache: "Cache", start: int | str | None, *, is_time: bool) -> 
     """
     if not isinstance(start, int) or start == 0:
         return
-    with suppress(Unavailable, EventsTrimmed):  # who reads is told so, or waits
+    with suppress(Unavailable, EventsTrimmed):  # the reader is told so, or waits
         ends = cache.log_ends()
         said = outside(start, ends, is_time=is_time, now_ms=time.time_ns() // 1_000_000)
         if said is None:
@@ -352,7 +352,7 @@ def _shown(id_: int) -> str:
 
 
 class Printer:
-    """Prints batches. `position` is where to resume: everything up to it was handed to whoever reads stdout.
+    """Prints batches. `position` is where to resume: everything up to it was handed to the reader of stdout.
 
     `printed` is told of each batch with those of its events that were printed: all, or the first ones where `events_max` ends it.
     """
@@ -473,7 +473,7 @@ class PositionFile:
         return word
 
     def write(self, token: str) -> None:
-        """Replace the file: whoever reads it, also after a crash of this process, finds the old token or the new one."""
+        """Replace the file: its reader, also after a crash of this process, finds the old token or the new one."""
         with self._draft.open("w") as draft:
             draft.write(token + "\n")
             draft.flush()

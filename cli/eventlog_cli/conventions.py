@@ -220,7 +220,7 @@ class Contexts(NamedTuple):  # a dataclass takes three times as long to make, an
 
 def contexts_path() -> "Path":
     """Return where the file is: below $XDG_CONFIG_HOME, else ~/.config."""
-    from pathlib import Path  # noqa: PLC0415 -- for who names no node, or names contexts
+    from pathlib import Path  # noqa: PLC0415 -- only where no node is named, or contexts are
 
     return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "eventlog" / "contexts.json"
 

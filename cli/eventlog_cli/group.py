@@ -61,7 +61,7 @@ def list_() -> None:
 @click.option("--segments", "all_segments", is_flag=True, help="Print every segment, not the latest few alone.")
 @common_options
 def describe(group: str, *, all_segments: bool) -> None:
-    """Print how far GROUP is, who reads it, and how much is left to read.
+    """Print how far GROUP is, which members read it, and how much is left to read.
 
     With --json always one object a segment.
     """

@@ -1,4 +1,4 @@
-"""`eventlog listener`: filters registered with the cluster, and how far whoever polls them is.
+"""`eventlog listener`: filters registered with the cluster, and how far their readers are.
 
 And `eventlog filter`: the named filters that operators have installed on the nodes.
 """
@@ -146,7 +146,7 @@ def alter(listener: str, *, hold: Hold | None, params: tuple[tuple[str, Any], ..
 @click.argument("upto", type=START, metavar="ID|TOKEN")
 @common_options
 def acknowledge(listener: str, *, upto: int | str) -> None:
-    """Note that whoever reads by LISTENER has had everything up to an id or a position: it is held back no longer."""
+    """Note that the reader of LISTENER has had everything up to an id or a position: it is held back no longer."""
     with open_client() as client:
         client.listeners.acknowledge(listener, upto)
         _tell(client.listeners.describe(listener))  # what moves it does not count how far it lags

@@ -1,6 +1,6 @@
 """Commands that ask no node: `eventlog id`, `context` and `completion`.
 
-A context is a name for a cluster, kept for whoever runs the command; one of them is in use.
+A context is a name for a cluster, kept for the user of the command; one of them is in use.
 """
 
 import os

@@ -176,7 +176,7 @@ def rounds(interval_ms: int, count: int | None) -> Iterator[int]:
 
 
 def show(row: dict[str, Any], lines: Sequence[str]) -> None:
-    """Print one page, as a JSON object if that is asked for; whoever reads has it when this returns.
+    """Print one page, as a JSON object if that is asked for; its reader has it when this returns.
 
     Pages are drawn over each other on a terminal, one after the other elsewhere.
     """

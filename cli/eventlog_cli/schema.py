@@ -261,7 +261,7 @@ def _query(**flags: bool) -> str:
 
 
 def _body(file: str, *, type: str | None, references: tuple[str, ...]) -> dict[str, Any]:
-    from pathlib import Path  # noqa: PLC0415 -- for who has a file
+    from pathlib import Path  # noqa: PLC0415 -- only where there is a file
 
     data = stdin().read() if file == "-" else Path(file).read_bytes()
     try:

@@ -52,7 +52,7 @@ class Observed:
 @click.option("--count", type=POSITIVE, metavar="N", help="End after N pages.")
 @common_options
 def command(*, interval_ms: int, count: int | None) -> None:
-    """Show nodes, rates, lag, and who is held up by whom, until Ctrl-C.
+    """Show nodes, rates, lag, and what is held up by which node, until Ctrl-C.
 
     Rates are of events kept since the page before; what retention removed meanwhile is not in them.
     """

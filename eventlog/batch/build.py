@@ -20,7 +20,7 @@ from eventlog.hashing import HASH_BITS, hash_keys, route_bytes
 
 _PADS = tuple(bytes(n) for n in range(8))
 _BITS = np.array([bitmap.bit_count() for bitmap in range(16)], np.int64)
-ROW = Struct("<HHIII")  # one row of TABLE, for who has few: an array of one row takes several times as long to make and to ask
+ROW = Struct("<HHIII")  # one row of TABLE, where there are few: an array of one row takes several times as long to make and to ask
 assert ROW.size == TABLE_ROW_BYTES
 
 
@@ -207,7 +207,7 @@ def _spread(at: Ints, counts: Ints, ends: Ints) -> Ints:
 
 
 class Table:
-    """The rows as they came, which are not looked at any closer: who reads them from somebody else calls `read_table`.
+    """The rows as they came, which are not looked at any closer: `read_table` reads those of another process.
 
     `events` and `nbytes` are of all blocks together; `only` is the segment of a table of one row, -1 of any other.
     """

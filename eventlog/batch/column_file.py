@@ -1,4 +1,4 @@
-"""A copy of events, column by column, in a file: who judges events by some columns reads these, and of the others what matched.
+"""A copy of events, column by column, in a file: a reader that judges events by some columns reads these, and of the others what matched.
 
 A file is made and read by one process and never outlives it, so what is in it, where, and with which checksums stays in memory
 (`FileContents`), and its format is nobody else's business. A column is checked when it is read: whole, or the pieces of `rows_together`

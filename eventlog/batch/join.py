@@ -2,7 +2,7 @@
 
 A log written by many clients has a few events a section, thousands of sections an answer. So nothing here is done per section
 but cutting its bytes out: headers, section lengths, kinds and offsets of all values are gathered by one index each.
-Values are taken as they are: whoever read them from a disk has checked them.
+Values are taken as they are: they were checked when they were read from a disk.
 """
 
 from collections.abc import Sequence

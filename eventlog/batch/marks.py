@@ -1,6 +1,6 @@
 """Numbers of the layout of events that need no arrays to be read: the bits of columns, outcomes of items, sizes of heads.
 
-What they are numbers of stands in `layout`. Apart, because whoever writes or reads a single event imports no numpy for it.
+What they are numbers of stands in `layout`. Apart, because a client that writes or reads a single event imports no numpy for it.
 """
 
 # optional columns, in the order of their bit

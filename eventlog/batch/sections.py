@@ -1,7 +1,7 @@
 """Many blocks seen at once, gathered and not walked: the sections of stored values, or blocks as they are.
 
 `find_sections` says where their columns lie in one buffer, `unfold` takes whole values apart with their producer rows: what
-`views.decode_value` says one by one. These values are believed: whoever made or received them has checked their checksums. Values whose
+`views.decode_value` says one by one. These values are believed: their checksums were checked when they were made or received. Values whose
 producer rows are ragged (some items became no event) are told by `is_ragged` and have neither sections nor rows; the others are by far
 the most.
 

@@ -180,7 +180,7 @@ def json_check(info: CacheInfo) -> Callable[[bytes], str] | None:
     if info.format != "json" or not info.validate:
         return None
     from eventlog.schema.checking import why_refused  # noqa: PLC0415 -- as below
-    from eventlog.schema.json_check import JsonCheck  # noqa: PLC0415 -- only who writes files needs it, and RE2 with it
+    from eventlog.schema.json_check import JsonCheck  # noqa: PLC0415 -- only writing files needs it, and RE2 with it
     from eventlog.schema.meter import Meter, steps_of  # noqa: PLC0415 -- as above
 
     check = JsonCheck(info.schema)

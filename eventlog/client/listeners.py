@@ -160,7 +160,7 @@ class ListenerAdmin(Shown):
     async def acknowledge(self, listener: str, upto: int | str) -> ListenerInfo:
         """Note that a durable listener has had everything up to an id, or up to an answer's `position`; return it with what it stands at.
 
-        That is written down when this returns: retention is held to it no more, and a reader who names no beginning goes on behind it. A
+        That is written down when this returns: retention is held to it no more, and a reader that names no beginning goes on behind it. A
         position never goes back. How far it lags is not counted; `describe` does.
 
         Raises:

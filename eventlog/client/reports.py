@@ -144,7 +144,7 @@ class KeptBack:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetentionRun:
-    """What one run of retention did, or would do. Everything up to `cut_id` was looked at; `kept_back` says who keeps more."""
+    """What one run of retention did, or would do. Everything up to `cut_id` was looked at; `kept_back` says which listeners keep more."""
 
     rows: Sequence[RetentionRow]
     removed: int

@@ -3,7 +3,7 @@
 In one commit per at most 100 segments: the segment gets the new primary under the next epoch and a floor at or above the ceiling of
 the old one, and the records of both are expected and rewritten unchanged. So the old primary's ceiling cannot rise unseen between
 reading and committing, and its next raise conflicts; the new primary cannot be removed, or be another disk, unseen, and is not removed
-by who has not seen that it leads. The floor never falls: with two failovers in quick succession the last primary's ceiling alone would
+by one that has not seen that it leads. The floor never falls: with two failovers in quick succession the last primary's ceiling alone would
 say too little.
 """
 

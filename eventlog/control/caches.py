@@ -158,7 +158,7 @@ def check_alike(record: CacheRecord, given: Mapping[str, Any]) -> None:
 
 
 def _are_alike(found: str, wanted: str, format: Format) -> bool:
-    """Return whether who asks for one schema can use a cache that has the other: one that has grown since is as good."""
+    """Return whether a client that asks for one schema can use a cache that has the other: one that has grown since is as good."""
     if format == "avro":
         return not why_not_grown(AvroSchema(wanted), AvroSchema(found))
     return read_json_schema(found).normal == read_json_schema(wanted).normal
@@ -197,7 +197,7 @@ def plan_alter(book: CacheBook, name: str, given: Mapping[str, Any], *, from_id:
 
 
 def plan_drop(book: CacheBook, name: str) -> tuple[CacheRecord, CommitPlan]:
-    """Return the cache and the commit that drops it, and keeps its name for those who still have its id.
+    """Return the cache and the commit that drops it, and keeps its name for positions that still have its id.
 
     Raises:
         CacheNotFound: there is none of this name.

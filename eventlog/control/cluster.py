@@ -240,7 +240,7 @@ class ClusterRecords:
     def lead(self, terms: Mapping[int, int]) -> frozenset[int]:
         """Note terms (segment -> epoch) that this process was given, so that a later loss of them is noticed; return those lost already.
 
-        These are over: whoever told of the term lagged behind what was read with the own record, so no renewal would tell of it.
+        These are over: the node that told of the term lagged behind what was read with the own record, so no renewal would tell of it.
         """
         lost = frozenset(segment for segment, epoch in terms.items() if self._read.get(segment, 0) > epoch)
         self._led |= {segment: epoch for segment, epoch in terms.items() if segment not in lost}
@@ -269,7 +269,7 @@ class ClusterRecords:
         clock = self.member.clock
         for _ in range(CONFLICTS_MAX):
             own = self._seen_own()
-            record, plan = plan_ceiling(  # never lowered, whoever raised it
+            record, plan = plan_ceiling(  # never lowered, whichever node raised it
                 own, max(own.record.ceiling, clock.ceiling_wanted()), acknowledged=acknowledged, unreadable=unreadable
             )
             try:
@@ -297,7 +297,7 @@ class ClusterRecords:
     ) -> None:
         """Give back what is left of the lease: nothing is issued until it is renewed, and the next start begins right above what was.
 
-        `on_lost` is for who goes on afterwards, as in `renew_lease`.
+        `on_lost` is for code that goes on afterwards, as in `renew_lease`.
 
         Raises:
             MemberReplaced, MetadataUnavailable: the ceiling stays as it is, which does no harm.
@@ -438,7 +438,7 @@ class ClusterRecords:
     async def led_now(self, terms: Mapping[int, int]) -> frozenset[int]:
         """Return the segments of some terms (segment -> epoch) that are this node's in the store as it is now.
 
-        Whoever ends a term rewrites the own record. So where that is the one seen last, every term that was noted is still this process's,
+        Ending a term rewrites the own record. So where that is the one seen last, every term that was noted is still this process's,
         however many there are; else the segments' records are read.
 
         Raises:

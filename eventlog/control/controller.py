@@ -1,4 +1,4 @@
-"""What the controller decides: from the view and from who answers to the next commit, until there is none.
+"""What the controller decides: from the view and from the nodes that answer to the next commit, until there is none.
 
     1 appoint     a primary, where the present one is dead, removed, restarted, drained, unreadable, or came back with another disk
     2 sweep       the newly dead out of every other in-sync set; the least size of sets follows the members
@@ -8,7 +8,7 @@
     5 rebalance   while one runs: targets, until there is nothing to move
     6 primaries   are spread evenly, when all has been well for a while
 
-Safety does not hang on any of this: whoever else does the same at the same time makes one of the two commits conflict. All of it is
+Safety does not hang on any of this: another node that does the same at the same time makes one of the two commits conflict. All of it is
 found out anew from the records, so the next controller goes on where this one stopped.
 """
 
@@ -168,7 +168,7 @@ class Controller:
             yield appoint(segment, chosen, old_primary=primary_of(view, segment).record, nonce=nonce, gone=gone)
 
     def successor(self, situation: Situation, segment: SegmentRecord, load: dict[int, int]) -> NodeRecord | None:
-        """Return who leads next: the one that led, if it is there; else, of the in-sync set, who leads least for its weight."""
+        """Return the next leader: the one that led, if it is there; else, of the in-sync set, the one that leads least for its weight."""
         members = situation.view.members
         here = [members[replica.node] for replica in segment.in_sync if situation.is_here(replica)]
         electable = [node for node in here if SegmentRules.may_lead(segment, node)]
@@ -329,7 +329,7 @@ def next_move(
 ) -> SegmentRecord:
     """Return the record after the next step towards its target, or as it is while it has to wait.
 
-    Where a move stands is in the record alone: whoever is controller takes the next step.
+    Where a move stands is in the record alone: the current controller takes the next step.
 
     `here` are the in-sync replicas that answer, `verified` those whose copy was found equal to the primary's. Owners are added first
     and leave last, in the commit that ends the move: there are never fewer whole copies than before.

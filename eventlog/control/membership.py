@@ -1,11 +1,11 @@
-"""Node numbers: who holds which, and who gets which; and the lease of ids that a member holds.
+"""Node numbers: which node holds which, and which a new one gets; and the lease of ids that a member holds.
 
 A number belongs to a data directory, known by its incarnation token. Numbers never used go first, the smallest at once; then those
-of removed members, the longest removed first. A tombstone keeps its ceiling, and so does whoever gets the number after it: ids of
+of removed members, the longest removed first. A tombstone keeps its ceiling, and so does the node that gets the number after it: ids of
 the two never meet.
 
 The lease is that ceiling in the node's record, below which it may issue ids and promise low watermarks. It rises by commits that expect
-the record's revision. Whoever appoints another primary in this node's stead rewrites that record, so the next raise conflicts; before it
+the record's revision. A node that appoints another primary in this one's stead rewrites that record, so the next raise conflicts; before it
 is tried again the node must see what it still leads and drop the rest, or it would stamp below the floor that its successor was given.
 """
 

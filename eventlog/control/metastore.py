@@ -4,12 +4,12 @@ Revisions count the commits of the whole store from 1; a key's revision is that 
 there. What an adapter promises:
 
 1. `commit` is atomic and durable when it returns; of two that expect the same revision of a key, one conflicts.
-2. `get` and `list` see every commit that returned, to whomever, before they were called (linearizable); `list` is one snapshot.
+2. `get` and `list` see every commit that returned, at any node, before they were called (linearizable); `list` is one snapshot.
 3. `watch` delivers every revision's changes once, in order, or says that it cannot.
 4. An error of `commit` other than a conflict or a refusal says by its `outcome` whether the commit may have happened.
 5. A store that is lost, emptied or damaged is named (`MetadataLost`) and never taken for an empty one.
 
-Leases are hints about who is alive. Nothing may be safe because of them.
+Leases are hints about which nodes are alive. Nothing may be safe because of them.
 """
 
 from collections.abc import AsyncGenerator, Mapping, Sequence

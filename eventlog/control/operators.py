@@ -173,7 +173,7 @@ def why_not_removed(situation: Situation, node: NodeRecord) -> str:
     if alone := [segment for segment in owned if {replica.node for replica in segment.in_sync} == {node.number}]:
         return f"it alone holds what was committed in {_listed(alone)}: bring it back, or give that up with eventlog admin force-primary"
     if stuck := [segment for segment in owned if _needs(situation, segment, node)]:
-        return f"whoever else holds what was committed in {_listed(stuck)} is down: bring it back first"
+        return f"every other node that holds what was committed in {_listed(stuck)} is down: bring it back first"
     return ""
 
 
@@ -241,7 +241,7 @@ def bytes_to_copy(situation: Situation, sizes: Mapping[int, int]) -> int:
 
 
 def copied_bytes(segment: SegmentRecord, target: tuple[int, ...], nbytes: int) -> int:
-    """Return what is copied when a segment of `nbytes` bytes moves: to whoever has no copy in sync."""
+    """Return what is copied when a segment of `nbytes` bytes moves: to nodes without a copy in sync."""
     return nbytes * len(set(target) - {replica.node for replica in segment.in_sync})
 
 
@@ -308,8 +308,8 @@ def force(situation: Situation, forced: Sequence[Forced], *, nonce: str) -> tupl
     """Return the commit that makes these replicas primaries, at most `FORCED_PER_COMMIT_MAX`, and the ranges of ids that it gives up.
 
     Lost is what is above the committed part of the forced log, up to whatever the old primary may have issued; its successor issues above
-    that. A tail that is not known to be committed stays in the log, but it may have been cut elsewhere while readers went on: who has
-    passed it never saw it, and is told.
+    that. A tail that is not known to be committed stays in the log, but it may have been cut elsewhere while readers went on: one that
+    has passed it never saw it, and is told.
 
     Raises:
         OperationRefused: one of them need not or cannot be forced.

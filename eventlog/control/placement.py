@@ -1,4 +1,4 @@
-"""Which members hold which segments: a pure function of the members and of who holds what now.
+"""Which members hold which segments: a pure function of the members and of what each holds now.
 
 Balanced: load follows weight, within one. Apart: copies of a segment stand in as many hosts and racks as can be, which goes before
 balance. Still: no more copies move than balance and distance ask for; a balanced cluster stays as it is.
@@ -144,7 +144,7 @@ class _Layout:
         return None
 
     def _can_go(self, segment: int, giver: int, taker: int) -> bool:
-        """Return whether one may hold a segment instead of the other, and whoever holds it then can be filled now."""
+        """Return whether one may hold a segment instead of the other, and the later holder can be filled now."""
         nodes = self.nodes_of[segment]
         if taker in nodes or taker in self.barred:
             return False

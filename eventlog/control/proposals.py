@@ -99,11 +99,11 @@ def apply_change(record: SegmentRecord, change: InSyncChange, *, nonce: str) -> 
     """Return the record as the change would have it.
 
     Raises:
-        NotPrimary: the term is over, or who joined is no owner.
+        NotPrimary: the term is over, or the joining node is no owner.
         NotEnoughReplicas: the set would be too small.
     """
     joined = change.joined
-    # An earlier incarnation of who joins leaves by that: a set at its least size is as large afterwards.
+    # An earlier incarnation of the joining node leaves by that: a set at its least size is as large afterwards.
     gone = [replica for replica in change.gone if joined is None or replica.node != joined.node]
     if gone:
         record = shrink(record, gone, epoch=change.epoch, nonce=nonce)

@@ -3,7 +3,7 @@
     identity          the cluster                      node/<number>     a member, or the tombstone of a number
     cluster-key       what members prove to know
     settings          what operators set for it        segment/<number>  owners, epoch, in-sync set
-    controller        who appoints and rebalances      lost/<number>     what forced takeovers of a segment gave up
+    controller        appoints and rebalances      lost/<number>     what forced takeovers of a segment gave up
     rebalance         the rebalancing under way        cache/<name>      a cache and its options
     cache-next        the next cache id                cache-dropped/<id>  the name of a cache that was dropped
     writer/<token>    the nonce of a process's last commit
@@ -63,7 +63,7 @@ class ClusterIdentity(Record, frozen=True, kw_only=True):
 
 
 class ClusterKey(Record, frozen=True, kw_only=True):
-    """What a node proves to know before others take it for a member. Whoever can read it is one: it is kept in this store alone.
+    """What a node proves to know before others take it for a member. A node that can read it is one: it is kept in this store alone.
 
     While it is being replaced, `previous` is valid beside it; that ends `overlap_ms` after the members have heard of the new one.
     """
@@ -137,7 +137,7 @@ class ReplicaRecord(Record, frozen=True, kw_only=True):
 
 
 class SegmentRecord(Record, frozen=True, kw_only=True):
-    """Who holds a segment. Changed only by a commit that expects its revision; `epoch` only grows.
+    """Which nodes hold a segment. Changed only by a commit that expects its revision; `epoch` only grows.
 
     The first of `owners` is primary, for `epoch` and for the process `session` alone. It stamps and promises only above `floor`, which
     is at or above the ceiling of every earlier primary. An owner that is not in sync catches up. `target` are the owners that the
@@ -167,7 +167,7 @@ class ClusterSettings(Record, frozen=True, kw_only=True):
 
 
 class ControllerRecord(Record, frozen=True, kw_only=True):
-    """Who appoints primaries and moves segments. Two at once are harmless: every change expects the record that it changes."""
+    """The node that appoints primaries and moves segments. Two at once are harmless: every change expects the record that it changes."""
 
     node: Number
     session: str
@@ -253,7 +253,7 @@ class CacheNext(Record, frozen=True, kw_only=True):
 
 
 class CacheDroppedRecord(Record, frozen=True, kw_only=True):
-    """A cache that is gone: whoever still has its id, in a position or a request, is told by name."""
+    """A cache that is gone: a position or a request that still has its id is refused by name."""
 
     name: str
 

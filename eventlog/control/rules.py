@@ -60,7 +60,7 @@ def appoint(
 ) -> SegmentRecord:
     """Return the record with `node` as primary of the next term.
 
-    The commit must expect and rewrite the record of `old_primary`. Of `gone`, whoever the least size allows leaves the set.
+    The commit must expect and rewrite the record of `old_primary`. Of `gone`, as many as the least size allows leave the set.
     """
     assert SegmentRules.may_lead(segment, node), "only a member of the in-sync set becomes primary"
     assert old_primary.number == segment.primary, "the ceiling that counts is that of the present primary"
@@ -115,7 +115,7 @@ def grow(segment: SegmentRecord, joined: ReplicaRecord, *, epoch: int, nonce: st
 
 
 def own(segment: SegmentRecord, owners: Sequence[int], *, nonce: str) -> SegmentRecord:
-    """Return the record with other owners, the primary still the first; who is none any more leaves the in-sync set too.
+    """Return the record with other owners, the primary still the first; a former owner leaves the in-sync set too.
 
     Raises:
         NotEnoughReplicas: the in-sync set would be too small without them.
@@ -141,7 +141,7 @@ def settle(segment: SegmentRecord, replicas: int, *, staying: Collection[int], n
 
 
 def disown(segment: SegmentRecord, removed: Collection[int], *, replicas: int, nonce: str) -> SegmentRecord:
-    """Return the record without members that an operator removed, who may leave fewer behind than a fault may.
+    """Return the record without members that an operator removed: these may leave fewer behind than a fault may.
 
     Nothing changes while one of them is primary, or while they alone hold what is committed.
     """

@@ -60,7 +60,7 @@ class ClusterView:
 
     @cached_property
     def members(self) -> Mapping[int, NodeRecord]:
-        """Return the members, by number: whoever was not removed."""
+        """Return the members, by number: all that were not removed."""
         return {number: found.record for number, found in sorted(self.nodes.items()) if found.record.is_member}
 
     @property

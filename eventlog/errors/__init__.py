@@ -494,7 +494,7 @@ class Insecure(Refused):
 
 class MemberReplaced(Refused):
     code = "MEMBER_REPLACED"
-    exit_code = 4  # of its own: whoever starts nodes again when they end has to leave this one alone
+    exit_code = 4  # of its own: a supervisor that starts nodes again when they end has to leave this one alone
     sentence = "node {number} ({name}) was removed, or started again on another data directory; empty this one to join as a new member"
     number: int
     name: str

@@ -62,7 +62,7 @@ UNEXPECTED = "a bug of eventlog; the log of the node that met it says more"
 
 
 def tellable(error: BaseException) -> EventLogError:
-    """Return an error as others may hear of it. Whoever calls this for one that is not ours has logged it."""
+    """Return an error as others may hear of it. A caller with one that is not ours has logged it."""
     return error if isinstance(error, EventLogError) else EventLogError(why=UNEXPECTED)
 
 
@@ -88,7 +88,7 @@ class Misuse(EventLogError):
 
 
 class PeerViolation(EventLogError):
-    """Bytes that break the format; whoever sent or stored them is to blame."""
+    """Bytes that break the format; the fault is their sender's or their store's."""
 
     code = "PEER_VIOLATION"
     http_status = 400
@@ -121,7 +121,7 @@ def walk(kind: type[EventLogError] = EventLogError) -> list[type[EventLogError]]
     return found
 
 
-@cache  # who is refused again and again reads an error each time
+@cache  # a caller that is refused again and again reads an error each time
 def by_code() -> dict[str, type[EventLogError]]:
     """Return the one table from code to class; the same codes stand on the wire."""
     return {kind.code: kind for kind in walk()}

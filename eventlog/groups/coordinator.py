@@ -3,7 +3,7 @@
 No step changes what the coordinator goes by: it returns the state that is to be kept, and `adopt` takes it when it is. A change that
 changes nothing returns the state it was given.
 
-Who is alive is kept in memory by the coordinator alone (`Sessions`): a new one starts every timer anew. A session ends when its member
+Members' lives are kept in memory by the coordinator alone (`Sessions`): a new one starts every timer anew. A session ends when its member
 has said nothing for its timeout, or a second after its own connection closed. Nothing else ends one.
 
 All assignors give every member as many segments as any other, or one more.
@@ -48,7 +48,7 @@ class Beat:
     epoch: int = 0
     owned: frozenset[int] = frozenset()
     via: Via | None = None
-    assignor: AssignorName | None = None  # counts for who joins first
+    assignor: AssignorName | None = None  # counts for the first member that joins
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,7 +163,7 @@ def _withdrawn(state: GroupState, known: Mapping[int, int]) -> dict[int, int]:
 
 
 def uniform(members: Sequence[Member], current: Targets, leaders: Sequence[int]) -> Targets:
-    """Return who is to have each segment: who has it in `current`, unless that is more than its share."""
+    """Return the member to have each segment: the one that has it in `current`, unless that is more than its share."""
     del leaders
     return _balance(members, current, near=lambda _member, _segment: False)
 
@@ -206,7 +206,7 @@ def _balance(members: Sequence[Member], current: Targets, *, near: Callable[[str
         if holder in kept:
             kept[holder].append(segment)
     ids = [member.id for member in members]
-    shares = _shares(ids, len(current), extra_first=sorted(ids, key=lambda id_: -len(kept[id_])))  # who has more keeps more
+    shares = _shares(ids, len(current), extra_first=sorted(ids, key=lambda id_: -len(kept[id_])))  # a member that has more keeps more
     for member, own in kept.items():
         own.sort(key=lambda segment, member=member: not near(member, segment))  # type: ignore[misc]  # bound at once
         del own[shares[member] :]
@@ -289,7 +289,7 @@ def let_go(state: GroupState, member: str, owned: Collection[int], *, epoch: int
 
 
 def give(state: GroupState) -> GroupState:
-    """Return the group with every segment that nobody holds given to who is to have it."""
+    """Return the group with every segment that no member holds given to the one to have it."""
     pairs = list(zip(state.holders, state.targets, state.given, strict=True))
     return replace(
         state,

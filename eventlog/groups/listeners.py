@@ -2,7 +2,7 @@
 
 The entries are in the internal cache `__listeners`, one route a listener: its record, and behind it its position if it is durable. The
 primary of that route keeps the position in memory and writes it down now and then (`eventlog/node/consumers/listener_home.py`). A
-position never falls, whoever polls for the listener, and wherever. A filter that was altered stays with the ids it was for.
+position never falls, whichever client polls for the listener, and wherever. A filter that was altered stays with the ids it was for.
 """
 
 import re
@@ -17,7 +17,7 @@ from eventlog.errors import CorruptData, InvalidArgument
 from eventlog.predicate.spec import FilterSpec
 from eventlog.read.position import OFFSET_UNKNOWN, Position, SegmentPositions
 
-FILTERS_MAX = 16  # of one listener; of more alterations the oldest are forgotten: whoever reads there gets the oldest one kept
+FILTERS_MAX = 16  # of one listener; of more alterations the oldest are forgotten: a reader there gets the oldest one kept
 ID_BYTES_MAX = 100
 _ID = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._-]{{0,{ID_BYTES_MAX - 1}}}")
 _ALPHABET = "0123456789abcdefghijklmnopqrstuvwxyz"
@@ -64,7 +64,7 @@ class FilterReach:
 
 
 def filter_after(record: ListenerRecord, after: int) -> FilterReach:
-    """Return what a reader who has everything up to `after` is to be answered with."""
+    """Return what a reader that has everything up to `after` is to be answered with."""
     until = 0
     for found in reversed(record.filters):
         if found.from_id <= after:

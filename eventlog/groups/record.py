@@ -40,7 +40,7 @@ PLACE_ROW = np.dtype([("segment", "<u2"), ("zero", "<u2"), ("epoch", "<u4"), ("i
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Member:
-    """One consumer. `instance` names a static member, who keeps its segments while it restarts; empty: a dynamic one.
+    """One consumer. `instance` names a static member, which keeps its segments while it restarts; empty: a dynamic one.
 
     `node` is the number of the node that the member is connected to: segments led there are the nearest to it.
     """
@@ -56,7 +56,7 @@ class Member:
 class GroupState:
     """A group over one cache. Replaced whole by every change of membership, each of which has a generation of its own.
 
-    Indexed by segment: `targets` is who is to have it, `holders` who may be reading it, `given` the generation in which its holder
+    Indexed by segment: `targets` is to have it, `holders` may be reading it, `given` the generation in which its holder
     got it. Invariants: `members` is sorted by id and holds every target and holder; a segment changes hands only over NOBODY. A
     group of mode `work` assigns nothing: every member may be handed events of every segment, each event `deliveries_max` times at most,
     then it goes into the cache `dead_letters`; one that is not settled within `ack_timeout_ms` is taken from its member, 0 for never.

@@ -1,4 +1,4 @@
-"""The work of a group, shared among its members: who has which events, what becomes of them, what has to be kept. Nothing waits here.
+"""The work of a group, shared among its members: which one has which events, what becomes of them, what has to be kept. Nothing waits here.
 
 A step is a call with the moment it happens at; what it changes is gathered in `ShareChanges`, and several steps may share one. The shell
 around it must:
@@ -272,7 +272,7 @@ class Sharing:
             task = queue.tasks.get(id_)
             self._quiet.discard(segment)
             if task is None:
-                continue  # whoever had it said in the same turn that it is done
+                continue  # its member said in the same turn that it is done
             if id_ not in errors:
                 self._finish(queue, task)
             elif task.member == NOBODY:
@@ -319,7 +319,7 @@ class Sharing:
         return fresh or places, is_aside
 
     def arrived(self, rows: Sequence[Row], after: Mapping[int, Place], *, still: Collection[int] = (), now_ms: int) -> bool:
-        """Take in what was read, up to the places `after`; return whether there is anything new for who waits.
+        """Take in what was read, up to the places `after`; return whether there is anything new for waiting members.
 
         `still` are segments whose promises stand still.
         """

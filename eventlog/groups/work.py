@@ -71,7 +71,7 @@ class QueuedEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptEvent:
-    """What was kept of an event above the position: done, or how often it was handed out, to whom, and when it may be again.
+    """What was kept of an event above the position: done, or how often it was handed out, to which member, and when it may be again.
 
     `ready_ms` as in `QueuedEvent`, of the coordinator that has loaded it.
     """
@@ -210,7 +210,7 @@ def backoff_ms(deliveries: int) -> int:
 
 
 def members_of(queues: Collection[SegmentQueue]) -> set[str]:
-    """Return who has events."""
+    """Return the members that have events."""
     return {task.member for queue in queues for task in queue.tasks.values() if task.member != NOBODY}
 
 

@@ -156,7 +156,7 @@ class Route:
 
 
 def called(request: web.BaseRequest, routes: Sequence[Route], bounds: BodyBounds) -> tuple[Handler, Call]:
-    """Return who answers a request, and the request as they see it.
+    """Return the handler of a request, and the request as that sees it.
 
     Raises:
         NoSuchRoute, MethodNotAllowed: nobody does.

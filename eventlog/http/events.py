@@ -141,7 +141,7 @@ class Form(Protocol):
 
     content_type: str
     comment: bytes
-    is_alike: bool  # for all who read the same events: an event's place is its id
+    is_alike: bool  # for all that read the same events: an event's place is its id
 
     def events(self, events: list[Any]) -> bytes: ...
 

@@ -1,6 +1,6 @@
 """Consumer groups: members that join, poll, commit and leave by requests alone, and groups as operators see them.
 
-A poll gives what follows the last commit, so whoever asks again without having committed gets the same again. Each poll ends with a line
+A poll gives what follows the last commit, so one that asks again without having committed gets the same again. Each poll ends with a line
 that says how far it went and by which generation: sent back as it is, it is the commit.
 """
 

@@ -1,7 +1,7 @@
 """The client that HTTP is: the calls of every client, over a connection within the process to the node that took the request.
 
 That node forwards what another one leads, so answers, refusals, conditions and formats are a client's. Writes carry no producer: each is
-sent once, and where nobody knows what became of it, whoever asked over HTTP is told so and decides.
+sent once, and where nobody knows what became of it, the caller over HTTP is told so and decides.
 """
 
 import asyncio
@@ -343,7 +343,7 @@ class _WrittenRows:
 
 
 class LocalReads(CacheReads, CacheEntries):
-    """A cache, as streams of HTTP read its events: each over a connection of its own, so that one who does not read holds up nobody.
+    """A cache, as streams of HTTP read its events: each over a connection of its own, so that one that does not read holds up no other.
 
     What several get alike is taken apart once.
     """

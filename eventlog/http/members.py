@@ -1,4 +1,4 @@
-"""One member of a consumer group as its requests tell of it: who it is, what it reads, and one poll of what comes next.
+"""One member of a consumer group as its requests tell of it: its name, what it reads, and one poll of what comes next.
 
 Nothing of a member lies in a node's memory between two requests. How it joined stands in its path, which generation it has heard of in its
 request, and how far its group is in the cluster: so any node answers any request of it.

@@ -45,7 +45,7 @@ FIRST_S = 10.0  # within which the head of its first request has to be there
 METHODS = ("GET", "HEAD")
 BODY_S = 10.0  # is what a client gets to send a body in
 BODY_BYTES_MAX = 6 * SCHEMA_BYTES_MAX + 64 * KIB  # a schema as JSON escapes it at worst, and its references
-CONNECTIONS_MAX = 64  # that the API has not; another one has the oldest closed, so that probes get through whoever keeps connections
+CONNECTIONS_MAX = 64  # that the API has not; another one has the oldest closed, so that probes get through whatever keeps connections
 LINE_BYTES_MAX = 16 << 10  # of a request's first line: a key of 4 KiB takes three times as much where all of it is escaped
 
 PREFIX: Final = "/v1/"
@@ -115,7 +115,7 @@ class Api:
         connection = request.protocol
         if connection not in self._connections and len(self._connections) >= self._options.connections_max:
             busy = refusal(Overloaded(what="the number of connections over HTTP", limit=self._options.connections_max))
-            busy.set_status(503)  # 429 blames who asks: others hold the places
+            busy.set_status(503)  # 429 blames the caller: others hold the places
             busy.force_close()
             return busy
         self._connections.add(connection)

@@ -1,4 +1,4 @@
-"""Answers that many streams get, taken apart and told once: who follows a cache gets what all get who follow it with the same question."""
+"""Answers that many streams get, taken apart and told once: a follower gets what all get that ask the same of a cache."""
 
 from collections import OrderedDict
 from collections.abc import Callable

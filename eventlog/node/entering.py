@@ -81,7 +81,7 @@ class _Joined:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entered:
-    """A member with its store open and recovered. The store is whoever's called to close."""
+    """A member with its store open and recovered. The caller closes the store."""
 
     metastore: ResolvingStore
     records: ClusterRecords

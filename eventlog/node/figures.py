@@ -47,7 +47,7 @@ def counters(node: Node) -> Iterator[Counter]:
     yield "eventlog_groups_total", "Groups committed since start, each one sync.", "counter", node.writer.groups, ""
     yield "eventlog_frames_total", "Frames of writes taken into groups since start.", "counter", node.writer.frames, ""
     yield "eventlog_answers_total", "Answers given to readers of events since start.", "counter", node.reads.given, ""
-    made_help = "Answers read and judged since start: one for all who ask the same at one time."
+    made_help = "Answers read and judged since start: one for all that ask the same at one time."
     yield "eventlog_answers_made_total", made_help, "counter", node.reads.made, ""
     yield "eventlog_disk_free_bytes", "Free space of the data disk.", "gauge", node.disk.free_bytes, ""
     yield "eventlog_disk_reserve_bytes", "Free space below which writes are refused.", "gauge", node.disk.reserve_bytes, ""

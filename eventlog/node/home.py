@@ -1,4 +1,4 @@
-"""A node's data directory: who holds it, and what it remembers of its cluster. The store lies in `store/` inside.
+"""A node's data directory: which process holds it, and what it remembers of its cluster. The store lies in `store/` inside.
 
 node.lock      held by the running process           member.json    cluster, node number, incarnation, metadata revision
 metastore      where the metadata are, as --meta takes it, unless beside the directory: both may be moved together

@@ -145,5 +145,5 @@ class Services:
             await asyncio.sleep(pause_s * random.uniform(0.5, 1))  # noqa: S311 -- not for secrets
 
     async def _is_confirmed(self, segment: int | None, term: int) -> bool:
-        """Return whether this node leads a segment in this term, as others say who were asked now."""
+        """Return whether this node leads a segment in this term, as others say that are asked now."""
         return segment is not None and segment in await self._node.freshness.proven([segment]) and self._term(segment) == term

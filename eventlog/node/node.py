@@ -200,7 +200,7 @@ class Node:
         return Metadata(opened.metastore, view=view, sources=sources, peers=self.peers)
 
     def _new_controller(self, opened: Opened) -> ControllerLoop:
-        """Make the controller, which may rule the cluster from here; it looks whenever the view or who is connected changes."""
+        """Make the controller, which may rule the cluster from here; it looks whenever the view or the connected peers change."""
         parts = ControllerParts(
             records=opened.records,
             reach=self.peers,
@@ -247,7 +247,7 @@ class Node:
         self.data_check = DataCheck(self)
 
     def _make_threaded(self, make_worker: MakeWorker) -> None:
-        """Make what has a thread for what would hold the loop, and those whom it serves."""
+        """Make what has a thread for what would hold the loop, and the parts that it serves."""
         self.value_gate = ValueGate(self.writer, thread=ReaderThread(make_worker("values")))
         self.near = NearReaders(self)
         self.mending = Mending(self)
@@ -456,7 +456,7 @@ class Node:
 def dispatcher(node: Node, table: dict[str, Any]) -> Callable[[Exchange], None]:
     """Return what the server calls once a request: a plain handler runs at once, a coroutine in a task that the node owns.
 
-    Who may ask what members ask, pass requests on for others, or use the cluster's own caches is decided here and nowhere else.
+    Which peer may ask what members ask, pass requests on, or use the cluster's own caches is decided here and nowhere else.
     """
     loop = asyncio.get_running_loop()
     plain = {kind: handler.function for kind, handler in table.items() if not handler.is_async}

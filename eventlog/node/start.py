@@ -46,7 +46,7 @@ from eventlog.state.replay import rewind_offsets, trim_markers
 
 log = logging.getLogger("eventlog.node")
 _ADOPT_ALONE_MS_MAX = 60_000  # how long a start waits for the segments it begins with: when nobody else has to be there ...
-_ADOPT_MS_MAX = 1_000  # ... and when others have, who may be down
+_ADOPT_MS_MAX = 1_000  # ... and when others have, which may be down
 
 T = TypeVar("T")
 

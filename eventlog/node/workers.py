@@ -1,6 +1,6 @@
 """Work beside the loop: what must not hold it is done in turns by a worker, whose thread is the only one that does it.
 
-A node asks for its workers by name (`MakeWorker`), so whoever opens one decides what they are: threads, or, where time is not
+A node asks for its workers by name (`MakeWorker`), so the code that opens it decides what they are: threads, or, where time is not
 the machine's, something that takes its turns when that time has come.
 """
 

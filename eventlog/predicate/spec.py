@@ -1,4 +1,4 @@
-"""What a filter is to those who read with it: its description, what it is checked against, and what it does once compiled."""
+"""What a filter is to its readers: its description, what it is checked against, and what it does once compiled."""
 
 from dataclasses import dataclass
 from functools import cached_property

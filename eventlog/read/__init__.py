@@ -15,5 +15,5 @@ The node around it must:
 
 1. call `Promises.begin` in the same step as it stamps ids, and `commit` and `settle` in the same step as it shows the events;
 2. let no id at or below a promise be stamped any more: what it passes to `Promises.make` has to hold by its clock;
-3. raise the trimmed marks before retention deletes, so that a reader who finds a hole finds the mark that explains it.
+3. raise the trimmed marks before retention deletes, so that a reader that finds a hole finds the mark that explains it.
 """

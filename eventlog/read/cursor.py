@@ -161,7 +161,7 @@ class Lost:
 
 
 def diverged(cursor: Cursor, lost: Mapping[int, Sequence[Lost]]) -> PositionDiverged | None:
-    """Return what is to be said to a reader who stands in a lost range, None where it stands in none.
+    """Return what is to be said to a reader that stands in a lost range, None where it stands in none.
 
     A place in a segment that was read under the forced primary, or a later one, is sound. A scalar id cannot tell.
     """

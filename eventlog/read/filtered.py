@@ -1,7 +1,7 @@
 """One answer to a reader with a filter: of the events up to a cut those that match, and where the reader stands then.
 
 Stored values whose header says that no event of theirs can match are left aside unread. The rest is judged as columns, in windows by
-id where judging is expensive, so that a reader who takes little does not have much judged. The place behind the cut is the same whether
+id where judging is expensive, so that a reader that takes little does not have much judged. The place behind the cut is the same whether
 or not anything matched.
 
 What several nodes found, each in its own segments (`Gathered`), becomes one answer cut where all of them got to.

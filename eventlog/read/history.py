@@ -1,6 +1,6 @@
 """History: what has left the tail, read from the store some megabytes at a time. Everything here runs in the reader thread.
 
-A chunk holds all events of a cache in some segments between two ids. A reader who goes on where a chunk ended gets a larger one:
+A chunk holds all events of a cache in some segments between two ids. A reader that goes on where a chunk ended gets a larger one:
 every chunk costs a seek a segment. Checksums, and that no value is missing between two others, are checked once, when a chunk is
 read; chunks are kept for a while, so that readers of the same history share the work. Between two steps the events of all segments have
 a number, and a chunk has to have as many. Where none is known, offsets must go on at its beginning from what stands before it, and

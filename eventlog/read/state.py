@@ -184,7 +184,7 @@ class Overlap:
         return is_merged and ranges is not None and id_ <= ranges[1].pin
 
     def keep(self, segments: Ints, ids: Ints, keys: Sequence[bytes]) -> npt.NDArray[np.bool_]:
-        """Return which events are new to whoever read the state."""
+        """Return which events are new to the reader of the state."""
         is_new = np.ones(len(ids), bool)
         close = np.flatnonzero((ids <= self.upto) & np.isin(segments, list(self._ranges)))
         for row in close.tolist():
@@ -198,7 +198,7 @@ def _pin_of(ranges: Sequence[_Range], key: bytes) -> int:
 
 
 def tail_of(position: Position) -> Position:
-    """Return the position to ask events for: without steps, which are for whoever takes the answers."""
+    """Return the position to ask events for: without steps, which are for the taker of the answers."""
     return replace(position, steps=()) if position.steps else position
 
 

@@ -1,6 +1,6 @@
-"""The tail: the latest committed groups in memory, bounded in bytes, in the order of their ids, whoever their primary is.
+"""The tail: the latest committed groups in memory, bounded in bytes, in the order of their ids, whichever node their primary is.
 
-Readers who keep up are served here and never touch the store. Groups are indexed by cache, so that reading one cache costs nothing
+Readers that keep up are served here and never touch the store. Groups are indexed by cache, so that reading one cache costs nothing
 for what others write. What falls out is in the store: a group is appended there before it is committed. Groups of one primary come
 in the order of their ids and never interleave; those of several come as they are committed, and their runs of ids may overlap.
 """

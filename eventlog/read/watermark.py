@@ -146,7 +146,7 @@ class LowWatermark:
         return found
 
     def hear(self, promise: Promise) -> None:
-        """Take a promise in, from whomever it comes; one of an earlier epoch adds nothing."""
+        """Take a promise in, from any node; one of an earlier epoch adds nothing."""
         of = promise.segments
         newer = (promise.id > self._closed[of]) & (promise.epochs >= self._epochs[of])
         if np.count_nonzero(newer) < len(newer):

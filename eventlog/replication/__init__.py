@@ -16,7 +16,7 @@ The shell's duties:
        and carry out the `Send`s meanwhile; on disk: `written`. `Committed` says what may be answered and shown. One group a segment
        is in flight at a time. Up to `written` the shell keeps the group's values, for `ReadLog`.
     4. Messages. APPEND rows arrive: `receive`; ACK rows: `acknowledged`. Check CRCs and base ids of the values before `receive`
-       (a damaged message is not passed on), and that the sender is who it says. `Write`: append in order with the rest; many writes
+       (a damaged message is not passed on), and that the sender is the one it says. `Write`: append in order with the rest; many writes
        may share one sync; then `stored`. Values whose rows a `Write` does not name are dropped. The first value of a row has a base
        id above the row's `previous`. `Keep`: the message names a term that no record seen names; keep it, with what came with it,
        until `Take` says to pass it to `receive` again. `allow_ids` is called now and then with what can have been issued by now.
@@ -30,7 +30,7 @@ The shell's duties:
     9. Catching up. `ReadLog` -> read from the store off the loop; then, in the step that calls `log_read`, add the values of this
        segment that are in flight (own groups, and `Write`s of an earlier primary) and follow what was read without a gap. `upto` is
        the id with which the log ends after them.
-       `trimmed` tells what retention removed; who lacks that gets a snapshot: `OpenSnapshot`, `ReadSnapshot`, `CloseSnapshot` here,
+       `trimmed` tells what retention removed; one that lacks that gets a snapshot: `OpenSnapshot`, `ReadSnapshot`, `CloseSnapshot` here,
        `BeginInstall`, `InstallPart`, `EndInstall` there.
     10. Watermarks. `Learned`: apply up to there, never beyond. `promised` takes the last ids that promises name. Of a promise only
         what `believes` lets pass is heard anywhere.

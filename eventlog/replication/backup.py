@@ -28,7 +28,7 @@ class BackupCore:
     def __init__(self, columns: SegmentColumns) -> None:
         self._columns = columns
         self.installs = Installs(columns)
-        self._askers: dict[int, tuple[Replica, int]] = {}  # who waits for the end of a cut
+        self._askers: dict[int, tuple[Replica, int]] = {}  # which replica waits for the end of a cut
 
     # ------------------------------------------------------------ rows
 
@@ -127,7 +127,7 @@ class BackupCore:
         return named
 
     def check_ids(self, table: Table) -> None:
-        """Raise BadMessage where a log would end beyond what anybody may have issued: whoever leads it next would have to go on there."""
+        """Raise BadMessage where a log would end beyond what anybody may have issued: the next leader would have to go on there."""
         if table["last"].max() > self._columns.ids_max:
             row = table[table["last"] > self._columns.ids_max][0]
             why = f"segment {row['segment']} would end with {row['last']}; no id above {self._columns.ids_max} can have been issued"
@@ -252,7 +252,7 @@ class BackupCore:
         return Cut(segment=segment, epoch=self._columns.epochs.item(segment), upto=0, discard=True)
 
     def cut_done(self, cut: Cut, *, end: int) -> Commands:
-        """Note the new end, and tell it to whom asked for it, or to whoever has asked since."""
+        """Note the new end, and tell it to the node that asked for it, or has asked since."""
         columns, segment = self._columns, cut.segment
         assert end <= cut.upto, "a cut leaves nothing above its id"
         if cut.discard:

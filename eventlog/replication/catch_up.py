@@ -66,7 +66,7 @@ class CatchUp:
     # ------------------------------------------------------------ reading on
 
     def pump(self, link: PeerLink) -> Commands:
-        """Read on for who waits, as long as the window of the peer has room."""
+        """Read on for what waits, as long as the window of the peer has room."""
         commands: Commands = []
         options = self._columns.options
         while link.queue and link.used_bytes < options.window_bytes:

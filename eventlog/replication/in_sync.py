@@ -1,4 +1,4 @@
-"""Who the watermark waits for: the recorded in-sync set together with the proposed one, and when another is proposed.
+"""What the watermark waits for: the recorded in-sync set together with the proposed one, and when another is proposed.
 
 A change is safe only because of what is waited for meanwhile. So a proposal counts from the moment it is made until a newer record
 shows what became of it, whatever the shell believes.
@@ -62,7 +62,7 @@ class InSync:
         self._roster.await_(segment, in_sync=current, awaited=self._awaited(current, proposed) | {OWN})
 
     def _awaited(self, current: set[int], proposed: set[int]) -> set[int]:
-        """Return whom the watermark waits for while a proposal is in flight: nobody knows which of the two sets is the true one."""
+        """Return what the watermark waits for while a proposal is in flight: which of the two sets is the true one is not known."""
         return current | proposed
 
     def awaited(self, segment: int) -> frozenset[Replica]:
@@ -98,12 +98,12 @@ class InSync:
 
     @property
     def is_quiet(self) -> bool:
-        """Return whether no member of a set is away; then whoever holds up nothing is not late."""
+        """Return whether no member of a set is away; then a replica that holds up nothing is not late."""
         roster, leads = self._roster, self._columns.leads
         return not any((roster.in_sync[slot] & leads).any() for slot in range(1, len(roster.replicas)) if not roster.is_here[slot])
 
     def shrink(self, *, now_ms: int) -> Commands:
-        """Propose out whoever keeps an append waiting for too long, or is gone."""
+        """Propose out a replica that keeps an append waiting for too long, or is gone."""
         late: dict[int, list[int]] = {}
         for slot in range(1, len(self._roster.replicas)):
             for segment in np.flatnonzero(self._is_late(slot, now_ms=now_ms)).tolist():
@@ -142,7 +142,7 @@ class InSync:
         """Return how many may leave: the set never gets smaller than `min_in_sync`; what would need that stays unanswered."""
         return max(0, size - needed)
 
-    # ------------------------------------------------------------ who is missing
+    # ------------------------------------------------------------ what is missing
 
     def short(self, *, now_ms: int) -> Mask:
         """Return which segments led here have fewer members that answer than `min_in_sync`: an append would wait for the others."""
@@ -183,7 +183,7 @@ class InSync:
         self, segment: int, in_sync: tuple[Replica, ...], *, now_ms: int, gone: tuple[Replica, ...] = (), joined: Replica | None = None
     ) -> Propose:
         term = self._columns.terms[segment]
-        assert term is not None, "checked by who proposes"
+        assert term is not None, "checked by the caller"
         proposal = Propose(segment=segment, epoch=term.epoch, revision=term.revision, in_sync=in_sync, gone=gone, joined=joined)
         self._proposals[segment] = proposal
         if joined is not None:

@@ -4,7 +4,7 @@ Of a snapshot the parts arrive in order, and until the end it is no replica of a
 
 A replica to be given up is deleted when nothing else is under way with it. What says so may be old: the node may have been named again
 since, and have acknowledged rows. So a whole replica answers nobody any more, from then on; only then its record is read anew, and it is
-deleted if that does not name this node either. Who names it after that asks it anew, and finds nothing.
+deleted if that does not name this node either. A node that names it after that asks it anew, and finds nothing.
 """
 
 from dataclasses import dataclass
@@ -96,7 +96,7 @@ class Installs:
         return [BeginInstall(segment=segment, epoch=epoch, transfer=transfer, pin=pin)]
 
     def done(self, command: Install) -> tuple[Replica | None, int, list[Ack], Commands]:
-        """Note that a step is on disk; return whom to answer, to which message, with what, and what else comes of it."""
+        """Note that a step is on disk; return the node to answer, to which message, with what, and what else comes of it."""
         columns, segment = self._columns, command.segment
         install = self._partial.get(segment)
         if isinstance(command, BeginInstall):
@@ -140,7 +140,7 @@ class Releases:
     def take(self, term: Term) -> bool:
         """Note whether a record names this node; return whether its replica is to be given up now, by `begin`.
 
-        A record of an epoch that is over says nothing of that: who has taken rows of a later one was named again, and may be in sync.
+        A record of an epoch that is over says nothing of that: one that has taken rows of a later one was named again, and may be in sync.
         """
         columns, segment = self._columns, term.segment
         if term.epoch < columns.epochs.item(segment):

@@ -29,7 +29,7 @@ class PrimaryCore:
     def may_lead(self, term: Term) -> bool:
         """Return whether this process is the primary of a term that it did not know of when it began.
 
-        Being primary ends with the process: who comes back needs a higher epoch. An incarnation that is not in sync never leads.
+        Being primary ends with the process: a node that comes back needs a higher epoch. An incarnation that is not in sync never leads.
         """
         columns = self._columns
         is_own = term.primary == columns.own.node and term.session == columns.session and columns.own in term.in_sync

@@ -1,7 +1,7 @@
 """All replicas of one node: the primary's side, the backup's side, and what connects them.
 
 What is decided where: `primary` appends, counts and commits; `in_sync` proposes members; `streams` knows what each peer was sent,
-`catch_up` brings up who lacks something; `backup` compares, writes and cuts, `installs` takes snapshots.
+`catch_up` brings up replicas that lack something; `backup` compares, writes and cuts, `installs` takes snapshots.
 """
 
 from collections.abc import Sequence
@@ -486,7 +486,7 @@ class Replication:
         return self.columns.terms[segment]
 
     def in_sync(self, segment: int) -> frozenset[Replica]:
-        """Return whom the watermark waits for: the in-sync set, the proposed one included. Only at the primary."""
+        """Return the replicas that the watermark waits for: the in-sync set, the proposed one included. Only at the primary."""
         return self.sets.awaited(segment)
 
     def short(self, *, now_ms: int) -> Mask:

@@ -1,4 +1,4 @@
-"""What goes from a primary to its backups: appends at once to who follows live, questions, cuts and catching up for the others.
+"""What goes from a primary to its backups: appends at once to live followers, questions, cuts and catching up for the others.
 
 A stream begins with a question: an idle row with the present end. The answer tells where the backup's log ends, and the history of
 epochs tells whether this log has that end too. If not, the backup has to cut; if so, it gets what follows from the log, and once it
@@ -17,7 +17,7 @@ from eventlog.replication.messages import CUT
 from eventlog.replication.roster import Roster
 from eventlog.replication.terms import Replica, last_of
 
-_FAILED_RETRY = 5  # times `ack_ms_max`: who refused to cut is asked again that seldom
+_FAILED_RETRY = 5  # times `ack_ms_max`: a backup that refused to cut is asked again that seldom
 _SNAPSHOT_PATIENCE = 10  # times `ack_ms_max`: dropping and storing take their time
 
 
@@ -83,7 +83,7 @@ class Streams:
     # ------------------------------------------------------------ appends
 
     def send_group(self, segments: Ints, *, previous: Ints, last: Ints, counts: Ints | None) -> Commands:
-        """Send a group that was just appended to all who follow live."""
+        """Send a group that was just appended to all that follow live."""
         group = b""
         commands: Commands = []
         for link in self.links.values():
@@ -141,7 +141,7 @@ class Streams:
         link.probes.append(segment)
 
     def flush(self) -> Commands:
-        """Send the questions that came up during this input, one message a peer, and read on for who catches up."""
+        """Send the questions that came up during this input, one message a peer, and read on for backups that catch up."""
         commands: Commands = []
         for link in self.links.values():
             if link.probes:
@@ -226,7 +226,7 @@ class Streams:
         return not any(np.count_nonzero((link.modes == LIVE) > awaited[link.slot]) for link in links)
 
     def tick(self, *, now_ms: int) -> Commands:
-        """Tell watermarks to who has not heard them, and ask again what was not answered."""
+        """Tell watermarks to backups that have not heard them, and ask again what was not answered."""
         columns = self._columns
         commands: Commands = []
         untold = columns.leads & (columns.told < columns.watermark) & (columns.ends == columns.watermark)

@@ -1,4 +1,4 @@
-"""Values that replication is told: who a replica is, what the metadata store says of a segment, and the bounds of the protocol.
+"""Values that replication is told: which replica one is, what the metadata store says of a segment, and the bounds of the protocol.
 
 Also the arithmetic of epochs: which one an id belongs to, and up to where two logs can agree.
 """
@@ -58,7 +58,7 @@ class Options:
     `ack_ms_max`: an in-sync replica that lacks something for so long is proposed out. `lost_ms_max`: the same for one without a
     connection. `probe_ms`: what was sent and is not answered for so long is asked for again. `window_bytes` bounds what is read for
     or sent to one peer in catching up and not answered, `chunk_bytes` one read (a stored value larger than it goes alone).
-    `claims_max`: so many messages of one sender may wait for records to be read. `doubt_ms`: who named a term that the store does not
+    `claims_max`: so many messages of one sender may wait for records to be read. `doubt_ms`: a node with a term that the store does not
     know is refused for so long where it names one that no record seen names.
     """
 

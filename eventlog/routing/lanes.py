@@ -4,7 +4,7 @@ A segment that is refused for now is set apart: it has a window of its own until
 and come again without those of other segments.
 
 A segment's frames follow it, in their order. Nothing of it may be on its way in the old window when it leaves, or two primaries could
-get its numbers out of order: until then the old window is paused (`is_paused`), and whoever uses it waits for its answers, or loses
+get its numbers out of order: until then the old window is paused (`is_paused`), and its user waits for its answers, or loses
 its connection.
 """
 

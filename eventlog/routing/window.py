@@ -1,7 +1,7 @@
 """The producer's window: which frames are on their way, under which numbers, and what must happen when one fails.
 
 A primary takes the blocks of a producer only in a dense order per cache and segment (a *chain*), and remembers the results of the
-last few. So whoever uses a window
+last few. So the user of a window
 
 1. adds frames in the order in which they are to take effect (`add`) and sends what `take` returns, in that order, on one connection;
 2. reports every answer: `answered` when the numbers of the frame are used up (written, written without effect, or appended with an
@@ -17,15 +17,15 @@ A frame is *doubtful* when an earlier sending was never answered: its bytes may 
 It keeps its numbers for good, whatever is refused. Where that is impossible, because a number before it has nobody to use it any
 more, only another producer id is safe, and the fate of the doubtful frames stays unknown.
 
-A primary that has forgotten a producer refuses every number of it but 0, and writes that as new. It forgets nobody who wrote within
+A primary that has forgotten a producer refuses every number of it but 0, and writes that as new. It forgets no producer that wrote within
 PRODUCER_IDLE_MS_MIN. So before a window resumes, and while frames in doubt are queued, its user asks `is_outlived`: whether one of them
 is older, and has a block of a chain of which nothing was answered yet.
 
-A number that was answered is never given again: whoever has it would take the new block for the old one. A node that knows less than what
+A number that was answered is never given again: its holder would take the new block for the old one. A node that knows less than what
 was answered stands still in the past (it was paused, or cut off, and another leads its segments now), so frames keep their numbers and
 are sent again; if that goes on, the producer was forgotten there, or data lost on purpose, and another producer id begins.
 
-There is a window for each node, and they share one `Numbering`. Whoever uses several sees to it that each segment is in one of them:
+There is a window for each node, and they share one `Numbering`. The user of several sees to it that each segment is in one of them:
 where its primary is another now, `withdraw` takes frames out, which is possible once nothing of a window is on its way or its
 connection is lost, and `put_back` puts what belongs there into another window, with its place in the order and, if it is doubtful,
 its numbers.
@@ -344,7 +344,7 @@ class Window(Generic[Content]):
     ) -> None:
         """Note that the numbers of the blocks `free`, by index, of a SENT frame were not used. `rest`, QUEUED, has its blocks `again`.
 
-        Without any it is sent nowhere. `is_behind`: who refused it knows less than what was answered.
+        Without any it is sent nowhere. `is_behind`: the node that refused it knows less than what was answered.
         """
         self._behind += is_behind
         self._numbering.wants_anew |= self._behind > BEHIND_MAX

@@ -12,7 +12,7 @@ class OutOfSteps(Exception):
 
 
 class Meter:
-    """Counts down; a negative `left` ends a check. Whoever counts where it is hot does so without `take`."""
+    """Counts down; a negative `left` ends a check. Hot loops count by themselves, without `take`."""
 
     __slots__ = ("left",)
 

@@ -11,7 +11,7 @@ the cache in any order, and goes on from there with the records that were writte
     config/SUBJECT, mode/SUBJECT  where they are set; the empty subject is all of them
 
 Every write replaces the head, on the condition that it is the one that was read: so there is one order of all writes, and ids and versions
-are given out without gaps. `Registry` is never changed: `folded` returns another one, and whoever holds the old one may go on with it
+are given out without gaps. `Registry` is never changed: `folded` returns another one, and a holder of the old one may go on with it
 in a thread.
 """
 
@@ -37,7 +37,7 @@ LEVELS: tuple[Level, ...] = get_args(Level)
 MODES: tuple[Mode, ...] = get_args(Mode)
 EVERYWHERE = ""  # in place of a subject: all that have no setting of their own
 ROUTE = b"registry"
-RECENT_MAX = 64  # revisions whose keys the head remembers; who is further behind reads everything
+RECENT_MAX = 64  # revisions whose keys the head remembers; a reader further behind reads everything
 RECENT_CHARACTERS_MAX = 16 * 1024  # of those keys: the head is written and read with every change
 _PART_CHARACTERS = 8 * 1024  # at most 6 bytes each, as JSON escapes a control character: far below the limit of values
 Records = Mapping[str, Any]
@@ -76,7 +76,7 @@ class Version:
 
 
 class Head(msgspec.Struct, frozen=True, kw_only=True):
-    """`recent` are the last revisions, each with the token of who wrote it and the keys that were written; the last one stands last."""
+    """`recent` are the last revisions, each with its writer's token and the keys that were written; the last one stands last."""
 
     revision: int = 0
     next_id: int = 1

@@ -1,4 +1,4 @@
-"""A data directory: who holds it, whose it is, how it was left. Engine-neutral; the engine's own files lie in `store/db`.
+"""A data directory: which process holds it, whose it is, how it was left. Engine-neutral; the engine's own files lie in `store/db`.
 
     DIR/lock            locked by the process that has the directory open
     DIR/store/identity  JSON: format, cluster, node, incarnation, segments, a token of this directory, checksum

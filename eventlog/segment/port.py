@@ -58,7 +58,7 @@ class Identity:
 class StoreOptions:
     """How a store is opened. The buffers are sized for 600 MiB a node; tests make them small to see files sooner.
 
-    `identity` None takes the directory as whoever's it is. `must_exist` refuses to make a new store. `accepts_loss` opens also what is
+    `identity` None takes the directory whosever it is. `must_exist` refuses to make a new store. `accepts_loss` opens also what is
     older than it was, and takes it for all that there is. `stall_ms_max` bounds how long a write waits for an engine that cannot keep
     up before it raises `Overloaded`.
     """

@@ -6,7 +6,7 @@ something is never opened as if it had not: each loss is a refusal that names th
 
 `Look` goes through the end of a log: no stored value may be missing between two others, or before the first. Offsets of a cache in a
 segment count its events without a hole, so each value begins where the one before it ended, and the first where retention stopped. Only
-headers are looked at. What is damaged, but there, is none of this: it is met, and repaired, by whoever reads it.
+headers are looked at. What is damaged, but there, is none of this: it is met, and repaired, by its readers.
 """
 
 from collections.abc import Collection, Iterator, Sequence

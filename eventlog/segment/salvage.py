@@ -1,6 +1,6 @@
 """Making what is left of a damaged store one that opens again, as the copy of somebody else than it was.
 
-What was lost is lost: whoever calls this has made sure that the directory comes back as a replica that is in no in-sync set. Nothing is
+What was lost is lost: the caller has made sure that the directory comes back as a replica that is in no in-sync set. Nothing is
 done to segments without a fault. Close the store afterwards: it still knows what the logs had reached when it was opened.
 """
 

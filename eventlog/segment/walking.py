@@ -52,7 +52,7 @@ def read_segment(store: Store, segment: int, *, after: int, upto: int, bytes_max
 
 
 def read_sound(store: Store, segment: int, *, after: int, upto: int, bytes_max: int) -> LogPart:
-    """Return `read_segment` with every checksum compared: for who hands the values to others without looking into them.
+    """Return `read_segment` with every checksum compared: for a caller that hands the values to others without looking into them.
 
     Raises:
         CorruptData: as `read_segment`, or a value's checksum is wrong, or one is missing between two of a cache.

@@ -296,7 +296,7 @@ def runs_of(producers: npt.NDArray[np.uint64], bounds: list[int]) -> list[tuple[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerBounds:
-    """How many producers of a cache are remembered: so many silent ones, of so many bytes in all, and `late_max` whoever writes."""
+    """How many producers of a cache are remembered: so many silent ones, of so many bytes in all, and `late_max` of all that write."""
 
     silent_max: int = PRODUCERS_PER_SEGMENT_MAX
     nbytes_max: int = PRODUCER_BYTES_MAX
@@ -466,11 +466,11 @@ class ProducerTable:
         self._producers.move_to_end(number)
 
     def forget_silent(self, now_id: int) -> None:
-        """Forget who has been silent for PRODUCER_IDLE_MS_MAX of id time, and beyond the limits of the table whoever was so longest.
+        """Forget producers silent for PRODUCER_IDLE_MS_MAX of id time, and beyond the limits of the table those silent for longest.
 
-        Nobody is forgotten who wrote within PRODUCER_IDLE_MS_MIN, whatever the limits: the block may come again, and a first one that
+        None is forgotten that wrote within PRODUCER_IDLE_MS_MIN, whatever the limits: the block may come again, and a first one that
         nobody remembers would be written twice. So copies that forget at different moments agree about every block that may still come
-        again. Whoever has a block on its way stays, too: it will be recorded. A transaction's blocks may come again as long as it is
+        again. One with a block on its way stays, too: it will be recorded. A transaction's blocks may come again as long as it is
         remembered at all, so it is not forgotten beyond the limits.
         """
         for number, producer in list(self._producers.items()):

@@ -1,1 +1,1 @@
-"""What whoever writes an adapter needs to test it: fakes, and one contract suite a port. Needs pytest."""
+"""What the author of an adapter needs to test it: fakes, and one contract suite a port. Needs pytest."""

@@ -107,7 +107,7 @@ class FakeBrokers:
         for producer in self._producers.values():
             open_ = producer.transaction
             if open_ is not None and now - open_.began_at > _TRANSACTION_S:
-                producer.epoch += 1  # so that who wrote it cannot commit it any more
+                producer.epoch += 1  # so that its writer cannot commit it any more
                 self._end(producer, "aborted")
 
     # ------------------------------------------------------------ producers

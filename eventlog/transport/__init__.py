@@ -1,6 +1,6 @@
 """Both paths, step 3: a wire session on a socket, for clients, nodes and peers alike.
 
-`link` moves bytes (one write a tick, pausing whoever has too much under way), `connection` asks and answers on it,
+`link` moves bytes (one write a tick, pausing a peer that has too much under way), `connection` asks and answers on it,
 `server` accepts, `connect` opens. A request costs no task: its answer is a future, its arrival one call of `dispatch`.
 
 `blocking` is the same session on a socket that waits, for a process that asks little and ends. What both shells know is in modules that

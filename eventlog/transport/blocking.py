@@ -1,4 +1,4 @@
-"""A wire session on a blocking socket, for who asks one thing at a time: without an event loop, which takes longer to load than to ask.
+"""A wire session on a blocking socket, for one question at a time: without an event loop, which takes longer to load than to ask.
 
 The coroutines here never suspend: they wait where they stand. So whatever is written for a `connection.Connection` runs on a
 `BlockingConnection` too, driven by `finished`. Bytes are taken in only while somebody waits; nothing is answered meanwhile.
@@ -121,7 +121,7 @@ class BlockingConnection:
         self._take(inf)
 
     def wake(self) -> None:
-        """Nobody waits but who has taken it in."""
+        """Nothing waits but what has taken it in."""
 
     # ------------------------------------------------------------ receiving
 
@@ -206,13 +206,13 @@ class BlockingConnection:
             frame = self.session.answer(incoming, self._dispatch(incoming))
         except EventLogError as error:
             frame = [self.session.fail(incoming, error)]
-        with suppress(EventLogError):  # whoever takes next hears of it
+        with suppress(EventLogError):  # the next taker hears of it
             self._send(frame, inf)
 
     # ------------------------------------------------------------ sending
 
     def write(self, frame: bytes) -> None:
-        """Have one frame leave. That the connection is lost hears who takes next."""
+        """Have one frame leave. That the connection is lost, the next taker hears."""
         if not self.is_closed:
             with suppress(EventLogError):
                 self._send([frame], inf)
@@ -245,7 +245,7 @@ class BlockingConnection:
     # ------------------------------------------------------------ the end
 
     def lost(self) -> ConnectionLost:
-        """Return the error for whoever still wants something of a connection that is closed."""
+        """Return the error for a caller that still wants something of a connection that is closed."""
         error = self._ended_by
         return ConnectionLost(address=self.peer, why=error.why if isinstance(error, ConnectionLost) else str(error or "it is not open"))
 

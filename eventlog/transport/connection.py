@@ -32,7 +32,7 @@ Dispatch = Callable[["Exchange"], None]
 
 
 class Receiver(Protocol):
-    """Who is told of an answer at once, while it is being received: no future, no turn of the loop."""
+    """What is told of an answer at once, while it is being received: no future, no turn of the loop."""
 
     def answered(self, reply: Reply) -> None:
         """Take the answer."""
@@ -44,7 +44,7 @@ class Receiver(Protocol):
 
 
 class _Arrival:
-    """Who waits for what a stream brings."""
+    """What waits for what a stream brings."""
 
     __slots__ = ("_waiters",)
 
@@ -73,8 +73,8 @@ class Connection(Link):
         super().__init__(session, reader, budget)
         self.hello = HelloAnswer()  # as answered, once the connection is open
         self.producer_id = 0
-        self.is_inside = False  # both ends are of one process: it closes with that, and says nothing about anybody who is asked for over it
-        self.state: dict[str, Any] = {}  # for whoever serves this peer
+        self.is_inside = False  # both ends are of one process: it closes with that, and says nothing about nodes that are asked for over it
+        self.state: dict[str, Any] = {}  # for what serves this peer
         self.on_open: Callable[[Connection], None] | None = None
         self.on_close: Callable[[Connection], None] | None = None
         self._dispatch = dispatch
@@ -262,7 +262,7 @@ def _fail(outgoing: Outgoing, error: EventLogError) -> None:
         outgoing.token.failed(own)
     elif not outgoing.token.done():
         outgoing.token.set_exception(own)
-        outgoing.token.exception()  # whoever dropped the future does not want to hear of it
+        outgoing.token.exception()  # a caller that dropped the future does not want to hear of it
 
 
 class Exchange:
@@ -377,7 +377,7 @@ class Exchange:
         self._release()
 
     def cut(self, error: EventLogError) -> None:
-        """Refuse the request on behalf of whoever works on it, who may go on as if nothing had happened."""
+        """Refuse the request on behalf of its handler, which may go on as if nothing had happened."""
         self.fail(error)
         self._is_cut = True
         self.wake(has_ended=True)

@@ -21,11 +21,11 @@ from eventlog.wire.eventlog_pb2 import Hello, Message
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GreetingOptions:
-    """How to open a connection, and who we say we are."""
+    """How to open a connection, and what this end says it is."""
 
     client: str = ""  # name and version, for the other side's logs
     member: bool = False  # about to prove to be one: a place is kept for it
-    operator: bool = False  # a place is kept for who asks what operators ask, and nothing else
+    operator: bool = False  # a place is kept for peers that ask what operators ask, and nothing else
     producer: bool = False  # ask for a producer id
     producer_id: int = 0  # or go on as this one
     connect_timeout_ms: int = limits.HANDSHAKE_MS_MAX  # from the first packet to the answer to Hello

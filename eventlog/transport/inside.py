@@ -25,7 +25,7 @@ async def connect_inside(
     """Return an open connection whose requests `dispatch` answers. Close it with `close` and `wait_closed`.
 
     `process` counts what all of these connections have asked and not been answered, and `arena` is the memory in which things arrive:
-    who opens many has them share one, for each has its own otherwise. `name` is what the answering end knows this one by.
+    a caller that opens many has them share one, for each has its own otherwise. `name` is what the answering end knows this one by.
 
     Raises:
         EventLogError: `dispatch` refused Hello.

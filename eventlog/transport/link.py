@@ -1,7 +1,7 @@
 """One connection's bytes: in through a `Reader` to the session, out in one write a tick, and the pauses in between.
 
 Reading pauses while requests unanswered and answers unsent are above the connection's budget, or above its share of a process that
-is full. Who stops reading fills its own budget and nobody else's.
+is full. A peer that stops reading fills its own budget and no other.
 """
 
 import asyncio
@@ -37,8 +37,8 @@ class Link(asyncio.BufferedProtocol):
         self.is_closed = True  # nothing goes out: not yet, or not any more
         self.is_reading = True
         self._queued_max = WRITE_HIGH_BYTES
-        self.ends_turn = False  # set by whoever handles what took long: the next frame is taken after others had their turn
-        self.is_heard = False  # something came; whoever watches for idleness sets it back
+        self.ends_turn = False  # set by a handler of what took long: the next frame is taken after others had their turn
+        self.is_heard = False  # something came; the watch for idleness sets it back
         self.budget = budget
         self.reader = reader
         self._loop = asyncio.get_running_loop()
@@ -87,7 +87,7 @@ class Link(asyncio.BufferedProtocol):
 
     @property
     def taken_bytes(self) -> int:
-        """Bytes that the socket has taken so far: they rise while whoever is at its other end reads."""
+        """Bytes that the socket has taken so far: they rise while its other end reads."""
         queued = self._transport.get_write_buffer_size() if self._transport is not None else 0
         return self._flushed_bytes - queued
 
@@ -105,11 +105,11 @@ class Link(asyncio.BufferedProtocol):
 
     @property
     def ended_by(self) -> EventLogError | None:
-        """What ended the connection, in the words of whoever did."""
+        """What ended the connection, in the words of the end that did."""
         return self._ended_by
 
     def lost(self) -> ConnectionLost:
-        """Return the error for whoever still wants something of a connection that is closed."""
+        """Return the error for a caller that still wants something of a connection that is closed."""
         error = self._ended_by
         return ConnectionLost(address=self.peer, why=error.why if isinstance(error, ConnectionLost) else str(error or "it is not open"))
 
@@ -239,7 +239,7 @@ class Link(asyncio.BufferedProtocol):
             self._loop.call_soon(self._flush)
 
     def flush(self) -> None:
-        """Have what was sent leave now: for who has nothing to add in this tick."""
+        """Have what was sent leave now: for a caller with nothing to add in this tick."""
         if not self._is_pumping:
             self._flush()
 

@@ -1,7 +1,7 @@
 """Accepts connections, keeps them within bounds, closes those that say nothing.
 
 Where all places are taken, idle connections give way to new ones, and members never do. Some places beyond the limit are for members
-alone: who gets one has to prove to be one before it asks anything else. A few are for operators: who gets one asks what operators ask,
+alone: a peer there has to prove to be one before it asks anything else. A few are for operators: a peer there asks what they ask,
 or is closed. As nobody proves to be one, the next operator takes the place of another, of the host with most of these places.
 """
 
@@ -26,7 +26,7 @@ SWEEPS_PER_HANDSHAKE: Final = 4  # how finely deadlines are kept
 DRAIN_POLL_MS: Final = 5
 BACKLOG_MAX: Final = 1_024
 MEMBER_PLACES: Final = 32  # beyond the limit, for members that have not proved to be some yet
-OPERATOR_PLACES: Final = 8  # beyond the limit, for who asks nothing but what operators ask
+OPERATOR_PLACES: Final = 8  # beyond the limit, for peers that ask nothing but what operators ask
 MEMBER_GREETINGS: Final = ("peer_hello", "peer_proof")
 BACKLOG_PARTS: Final = 4  # of the connections: as many may be accepted in one turn of the loop before those above the limit are closed
 
@@ -68,9 +68,9 @@ class Server:
         self._claims = ProcessBudget(self._options.process_bytes_in_flight_max)
         self._arena = Arena()
         self._connections: dict[Connection, _Watch] = {}
-        self._for_members: dict[Connection, None] = {}  # of them, those beyond the limit, oldest first; also who has not greeted yet
+        self._for_members: dict[Connection, None] = {}  # of them, those beyond the limit, oldest first; also the ones not greeted yet
         self._for_operators: dict[Connection, None] = {}  # likewise
-        self._give_way: list[Connection] = []  # as found at the last sweep, who goes first at the end
+        self._give_way: list[Connection] = []  # as found at the last sweep, the first to go at the end
         self._connections_peak = 0
         self._requests_peak = 0
         self._streams_peak = 0
@@ -247,7 +247,7 @@ class Server:
         self._next_sweep()
 
     def _idle_ones(self, now: float) -> list[Connection]:
-        """Return who would give way, the first at the end."""
+        """Return the connections that would give way, the first at the end."""
         heard_before = now - self._options.idle_ms_min / 1000
         hosts = {connection: _host(connection) for connection in self._connections}
         found = [

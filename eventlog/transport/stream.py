@@ -92,7 +92,7 @@ class Stream:
         return self._outgoing.opaque
 
     def stop(self) -> None:
-        """Ask for the end. What is under way still comes to whoever iterates."""
+        """Ask for the end. What is under way still comes to the iteration."""
         if self._outgoing is not None and not self._connection.is_closed:
             frame = self._connection.session.end_stream(self._outgoing)
             if frame is not None:

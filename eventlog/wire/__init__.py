@@ -4,7 +4,7 @@ Read in this order: `frames` (bytes of one frame, compressed or not), `reader` (
 messages ask, answer, control), `flow` (credits, byte budgets, memory), `session` (what one end of a connection may say next).
 `eventlog_pb2` is generated from schemas/eventlog.proto.
 
-Duties of whoever drives a `Session` (eventlog.transport does):
+Duties of the code that drives a `Session` (eventlog.transport does):
 
 1. Give `Reader` a place for what arrives, take its frames in order, pass each to `Session.receive`, act on the event returned.
 2. Send everything that a method of `Session` returns, in the order of the calls, whole.

@@ -23,7 +23,7 @@ _UNUSED = 2  # references to a slab that only the pool holds: the pool's, getref
 class ProcessBudget:
     """Bytes that all connections of a process hold for one purpose. `used` is their sum, always.
 
-    Whoever waits is called once when there is room again; who finds none then waits anew.
+    A waiter is called once when there is room again; one that finds none then waits anew.
     """
 
     __slots__ = ("_waiting", "holders", "limit", "peak", "used")
@@ -62,7 +62,7 @@ class ProcessBudget:
         self.peak = max(self.peak, self.used)
 
     def give(self, size: int) -> None:
-        """Count `size` bytes as gone, wake who waits."""
+        """Count `size` bytes as gone, wake the waiters."""
         assert size <= self.used, "more given back than taken"
         self.used -= size
         if self._waiting and self.used <= self.limit:
@@ -78,7 +78,7 @@ class ProcessBudget:
 class ByteBudget:
     """Bytes in flight of one connection, counted in the process too.
 
-    `used` may be changed by whoever holds the budget; `settle`, once after a run of changes, tells the process of their sum.
+    `used` may be changed by the holder of the budget; `settle`, once after a run of changes, tells the process of their sum.
     """
 
     __slots__ = ("_settled", "limit", "process", "used")
@@ -155,7 +155,7 @@ class Arena:
 
     Memory fresh from the kernel costs more than what is copied into it (a page fault per 4 KiB: 500 us a MiB against 150), and the
     allocator gives large blocks back at once. So a few slabs are kept, and used again once no view of them is left. Frames that come
-    one after the other lie side by side in a slab, so that who takes several together need not copy them. A view holds its whole slab;
+    one after the other lie side by side in a slab, so that several together need not be copied. A view holds its whole slab;
     while all are held, memory is of the size that was asked for, so that a few frames kept for long cost no more than the pool.
     """
 

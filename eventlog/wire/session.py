@@ -1,7 +1,7 @@
 """What one end of a connection may say and hear next: handshake, requests in flight both ways, streams with credit.
 
 Pure: `receive` takes a frame and returns what it means, the other methods return buffers to send. Both roles are this class; they
-differ in who says Hello. Requests of the two sides have opaques of their own, so either side may ask.
+differ in which end says Hello. Requests of the two sides have opaques of their own, so either side may ask.
 
 Legal changes are the three tables below. What a peer does outside of them is refused: with BAD_MESSAGE where the request can be
 named and the connection can go on, else by raising. What our own code does outside of them raises Misuse.

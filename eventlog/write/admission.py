@@ -1,6 +1,6 @@
 """Admission: blocks are what they say, within the limits, their keys belong to the segments they were sent for, JSON values are JSON.
 
-Who writes other bytes to a JSON cache is refused, or its readers would fail for him. A decoder that makes nothing of what it reads is a
+A write of other bytes to a JSON cache is refused, or its readers would fail for it. A decoder that makes nothing of what it reads is a
 quarter of a full decode, and passes two things that a full one refuses: text that is not UTF-8 and numbers out of range. Values are asked
 for these all at once; only where there may be one, each is decoded in full. What is nested too deep for some readers is refused as well.
 

@@ -59,7 +59,7 @@ def _mismatch(condition: KeyCondition, *, found: int) -> EventLogError:
 
 
 def _version(share: Share, key: bytes) -> int:
-    """Return the version of the key's entry; 0 where there is none or its lifespan is over (but for who expires it)."""
+    """Return the version of the key's entry; 0 where there is none or its lifespan is over (but for what expires it)."""
     entry = share.entries[key]
     if entry is None or (0 < entry.expiry <= share.submitted.now and not share.submitted.internal):
         return 0

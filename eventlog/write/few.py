@@ -262,7 +262,7 @@ class Few:
             lone.appended()
 
     def answer(self) -> None:
-        """Tell who wrote them that they are committed."""
+        """Tell their writers that they are committed."""
         for pending, lones in self._frames:
             pending.done(_result(lones, wants_previous=pending.previous))
         for send in dict.fromkeys(pending.send for pending, _ in self._frames):

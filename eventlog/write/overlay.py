@@ -29,7 +29,7 @@ class _Layer:
         self.size += len(entries)
 
     def entries(self) -> dict[bytes, bytes | None]:
-        """Return the last word on each key. Put together for the first who asks: on a backup hardly anybody does."""
+        """Return the last word on each key. Put together for the first caller: on a backup there is hardly any."""
         for entries in self._unread:
             self._entries.update(entries)
         self._unread.clear()
@@ -39,7 +39,7 @@ class _Layer:
 class Overlay:
     """`(state key, stored entry, or None when removed)`, by group. `nbytes` is what they hold, roughly.
 
-    Small groups share a layer, because whoever reads looks into each: they go together, when the last of them does.
+    Small groups share a layer, because a read looks into each: they go together, when the last of them does.
     """
 
     __slots__ = ("_layers", "_sizes", "nbytes", "peak")

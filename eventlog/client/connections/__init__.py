@@ -1,1 +1,1 @@
-"""Roads to the nodes: connections that heal, requests tried again, and who leads what."""
+"""Roads to the nodes: connections that heal, requests tried again, and which node leads what."""

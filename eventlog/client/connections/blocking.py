@@ -1,6 +1,6 @@
 """The roads of a client without an event loop: to whichever node answered, which forwards, and after a failure straight to primaries.
 
-Whoever asks one thing is done before a connection to the primary would be open. Once something has failed, that node's view may be
+A caller with one question is done before a connection to the primary would be open. Once something has failed, that node's view may be
 what failed: then the primary is asked itself, if it can be reached soon.
 """
 

@@ -1,4 +1,4 @@
-"""The nodes of one cluster as a client sees them: who answered first, who can be reached directly, which segment is whose.
+"""The nodes of one cluster as a client sees them: which answered first, which can be reached directly, which segment is whose.
 
 The road to a node is an `Uplink`: one connection that heals.
 """
@@ -42,7 +42,7 @@ class Hooks:
 
 
 class Uplink:
-    """Only one connection is live at a time; whoever asks first opens it, the others wait for that."""
+    """Only one connection is live at a time; the first caller opens it, the others wait for that."""
 
     def __init__(self, candidates: Candidates, options: ClientOptions, hooks: Hooks) -> None:
         self.candidates = candidates
@@ -176,7 +176,7 @@ class _Direct:
 class Nodes(KnownRoutes):
     """Roads to nodes. `home` is to whichever node answered; every node forwards, so it will do where there is no direct one.
 
-    `choose_producer`, `on_connection`, `on_lost` and `on_routes` are whoever's who writes; `on_stale` is called when the topology may be
+    `choose_producer`, `on_connection`, `on_lost` and `on_routes` are the writer's; `on_stale` is called when the topology may be
     out of date.
     """
 

@@ -16,7 +16,7 @@ from eventlog.transport.stream import Reply, Stream
 from eventlog.wire.eventlog_pb2 import Message
 from eventlog.wire.kinds import read_error
 
-SILENT_S = 2  # who waits for longer is told what for
+SILENT_S = 2  # a caller that waits for longer is told what for
 
 
 class Asking(Protocol):
@@ -231,7 +231,7 @@ class Requests:
 class _Doubt:
     """Whether an earlier try of a request may have been carried out: nobody has said what became of it.
 
-    After `again_ms_max`, unless that is 0, it is not sent again: whoever gets it then may take it for a new one.
+    After `again_ms_max`, unless that is 0, it is not sent again: a node that gets it then may take it for a new one.
     """
 
     __slots__ = ("_again_ms_max", "_ends", "is_open")

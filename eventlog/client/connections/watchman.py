@@ -40,7 +40,7 @@ class Watchman:
             await self._is_stale.wait()
             self._is_stale.clear()
             attempt = 0 if await self.ask() else attempt + 1
-            # Whoever still has trouble says so again: a pause keeps that from becoming a storm.
+            # A request that still has trouble says so again: a pause keeps that from becoming a storm.
             pause_ms = min(PAUSE_MS_MAX, backoff_ms(self._options.retry, attempt=attempt, chance=chance()))
             await asyncio.sleep(pause_ms / 1000)
 

@@ -132,7 +132,7 @@ class Consumer(JoinedMember):
             self._check()
 
     async def event_lists(self) -> AsyncGenerator[tuple[LaneAnswer, list[Event]], None]:
-        """Yield events for somebody who hands them out one by one: who asks `may_hand` and calls `hand` for each."""
+        """Yield events for a caller that hands them out one by one: it asks `may_hand` and calls `hand` for each."""
         async for fetched in self._answers(max_events=0):
             for batch in fetched.batches:
                 self._progress.know_epochs(batch)
@@ -211,7 +211,7 @@ class Consumer(JoinedMember):
         already changes nothing. While the group's coordinator does not answer, it goes on trying for `outage_ms`.
 
         Raises:
-            StaleMember: a segment is another member's by now, who is given its events since the last commit again; or nothing as late was
+            StaleMember: a segment is another member's by now, which is given its events since the last commit again; or nothing as late was
                 handed out since it was given to this one.
             InvalidArgument: an event or a batch of another cache.
         """

@@ -96,7 +96,7 @@ class MemberLanes:
         changed.set()
 
     def wake(self) -> None:
-        """Have whoever waits look again."""
+        """Have the waiters look again."""
         self._wake()
 
     # ------------------------------------------------------------ lanes

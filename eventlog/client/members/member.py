@@ -29,7 +29,7 @@ log = logging.getLogger("eventlog.client")
 OUTAGE_MS_DEFAULT = 5 * 60_000
 AGAIN_MS_MAX = 200
 CLOSE_MS_MAX = 5_000
-UNHEARD_MS_MAX = 1_000  # what a good-bye may take of one who has not heard whether it is a member
+UNHEARD_MS_MAX = 1_000  # what a good-bye may take of one that has not heard whether it is a member
 OnOutage = Callable[[EventLogError | None], None]
 
 
@@ -106,7 +106,7 @@ class MemberOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberHooks:
-    """Who is told. `assigned` gets all segments to read, and the places of those that are new; it returns when the others are let go.
+    """What is told. `assigned` gets all segments to read, and the places of those that are new; it returns when the others are let go.
 
     `lost`: the session is over, and with it everything that was assigned. `failed`: for good.
     """
@@ -134,7 +134,7 @@ class Membership:
         self.outage = Outage(
             options.group, outage_ms=options.outage_ms, told_ms=core.options.timeout_ms, on_outage=options.on_outage, now=now
         )
-        self._words = self._first_words()  # here, where who chose what a request cannot hold hears of it
+        self._words = self._first_words()  # here, where the caller that chose what a request cannot hold hears of it
         self._expiry: asyncio.TimerHandle | None = None
         self._expires_at = 0.0
         self._may_be_known = False  # it has asked to join, and nobody has said since that it is no member
@@ -153,7 +153,7 @@ class Membership:
         """Join, and stay a member."""
         while True:
             if not self.epoch:
-                await self._committed.wait()  # who joins anew is given its segments anew: a commit of before would be refused
+                await self._committed.wait()  # a member that joins anew is given its segments anew: a commit of before would be refused
             sent_at, losses = self._now(), self._losses
             self._may_be_known = True
             try:
@@ -266,7 +266,7 @@ class Membership:
     async def insist(self, message: Message, *buffers: bytes, timeout_ms: int, what: str = "") -> Reply:
         """Send a request that may be repeated to the coordinator until it is answered, or `timeout_ms` have passed.
 
-        `what` it is, for whoever is told of outages: else nobody is.
+        `what` it is, for the callback of outages: else nothing is told.
 
         Raises:
             EventLogError: the last refusal; TimedOut only where nobody ever answered.
@@ -309,7 +309,7 @@ class Membership:
                 self._committed.set()
 
     async def leave(self, *, timeout_ms: int) -> None:
-        """Say good-bye, also where no answer has come yet to who asked to join. A static member does not: it is expected back."""
+        """Say good-bye, also where no answer has come yet to the request to join. A static member does not: it is expected back."""
         if self._expiry is not None:
             self._expiry.cancel()
         if self._may_be_known and not self._options.instance_id:
@@ -320,7 +320,7 @@ class Membership:
 
 
 class JoinedMember(Shown):
-    """A member from entering to leaving. Who derives from it says what is to be done in the time between."""
+    """A member from entering to leaving. A class derived from it says what is to be done in the time between."""
 
     def __init__(self, core: ClientCore, source: EventSource, options: MemberOptions) -> None:
         self.group = options.group

@@ -80,7 +80,7 @@ class Task:
         await self._settle(_DONE)
 
     async def retry(self, *, after_ms: int | None = None, reason: str = "") -> None:
-        """Have it handed out again, to whomever, after `after_ms` or a back-off that doubles; as a dead letter after too many times."""
+        """Have it handed out again, to any member, after `after_ms` or a back-off that doubles; as a dead letter after too many times."""
         if after_ms is not None and not (hasattr(after_ms, "__index__") and 0 <= after_ms <= TASK_DELAY_MS_MAX):
             raise InvalidArgument(why=f"after_ms is {after_ms}: give a whole number in [0, {TASK_DELAY_MS_MAX}]")
         await self._settle(_AGAIN, after_ms=-1 if after_ms is None else index(after_ms), reason=reason)
@@ -168,7 +168,7 @@ class WorkConsumer(JoinedMember):
     async def tasks(self) -> AsyncGenerator[Task, None]:
         """Yield tasks, on and on. Several may be worked on at once: each is settled by itself.
 
-        Who stops waiting, by a timeout say, loses nothing: what comes then goes to whoever waits next, here or elsewhere.
+        A caller that stops waiting, by a timeout say, loses nothing: what comes then goes to the next one, here or elsewhere.
 
         Raises:
             EventsTrimmed: retention has taken events that nobody had acknowledged.
@@ -281,7 +281,7 @@ class WorkConsumer(JoinedMember):
             batch, self._unsent = self._unsent, []
             try:
                 await self._send_batch(batch)
-            except Exception as error:  # as nobody awaits this task while its consumer lives, those who wait are told
+            except Exception as error:  # as nobody awaits this task while its consumer lives, those that wait are told
                 log.exception("tasks_not_settled group=%s events=%d", self.group, len(batch))
                 for _, done in batch:
                     self._told(done, error)

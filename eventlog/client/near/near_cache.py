@@ -183,7 +183,7 @@ class NearCache(Shown):
     # ------------------------------------------------------------ writing
 
     async def put(self, key: str | bytes, value: Any, /, **options: Any) -> Stored:
-        """Store a value, as `cache.put`. Whoever reads here afterwards reads it, or something later; mostly from memory."""
+        """Store a value, as `cache.put`. A read here afterwards gets it, or something later; mostly from memory."""
         return await self._write(key, value, options, self._cache.put)
 
     async def replace(self, key: str | bytes, value: Any, /, **options: Any) -> Stored:
@@ -191,7 +191,7 @@ class NearCache(Shown):
         return await self._write(key, value, options, self._cache.replace)
 
     async def _write(self, key: str | bytes, value: Any, options: Mapping[str, Any], write: Callable[..., Awaitable[Stored]]) -> Stored:
-        """Write a value, and keep it as it is stored. One that expires is not kept: the node says when, and to who reads it.
+        """Write a value, and keep it as it is stored. One that expires is not kept: the node says when, and to those that read it.
 
         Whether somebody else has given the cache a lifespan meanwhile is not in the answer, so it is held for `max_staleness_ms` alone.
         """

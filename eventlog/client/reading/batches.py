@@ -26,7 +26,7 @@ EVENTS_AT_ONCE = 1_024  # made into objects: two thirds of the time that 8,000 a
 
 
 class ArrowRows(RowColumns, Protocol):
-    """Rows that are a table in Arrow: for `pyarrow`, `polars`, `duckdb` and whoever else takes what has the Arrow C interface."""
+    """Rows that are a table in Arrow: for `pyarrow`, `polars`, `duckdb` and whatever else takes the Arrow C interface."""
 
     def _form(self) -> FrameForm: ...
 
@@ -152,7 +152,7 @@ class EventBatch(ArrowRows):
         return np.zeros(len(self), np.int64) if self._piece.expiry is None else self._moved(self._piece.expiry)
 
     def _has_image(self, kinds: npt.NDArray[np.uint8], before: Strings) -> npt.NDArray[np.bool_]:
-        """Return which events have a before-image; none has who was written while the cache kept none, and then it is no JSON."""
+        """Return which events have a before-image; none has one that was written while the cache kept none, and then it is no JSON."""
         found: npt.NDArray[np.bool_] = kinds != Kind.CREATED
         if self.source.json_values or self.source.values is not None:
             found &= before.offsets[1:] > before.offsets[:-1]

@@ -118,7 +118,7 @@ class Follower:
                 raise Stopping  # a node ends what follows only when it goes away
             except EventLogError as error:
                 if isinstance(error, NEEDS_CONNECTION) and loop.time() - began > stands_s:
-                    patience.has_progress()  # a reader to whom nothing happened was not looking for a node meanwhile
+                    patience.has_progress()  # a reader to which nothing happened was not looking for a node meanwhile
                 await patience.wait_after(error)
 
     def _primary_of(self, reading: Reading) -> int:

@@ -1,7 +1,7 @@
 """Going through all entries of a cache: batch by batch from the primaries, each entry once whatever becomes of them.
 
 What a reader remembers is the last key of the segment that is being read (of each, where several are read at the same time). A stream
-that breaks is begun anew from there, at whoever is primary then. An installed task goes through them at the nodes themselves: no entry
+that breaks is begun anew from there, at the new primary. An installed task goes through them at the nodes themselves: no entry
 comes here, only how far it is.
 """
 

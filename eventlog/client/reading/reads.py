@@ -106,7 +106,7 @@ class CacheReads(CacheByKey):
         """Return up to which id to read behind `after` for about so many events or bytes, 0 for any number; nothing is read.
 
         At most `upto`, by default all that can be seen now. At least one event is planned where there is one, and never more than
-        `max_events`. What is planned stays so: no event comes between ids that can be seen. Who reads `(after, plan.upto]` later, at any
+        `max_events`. What is planned stays so: no event comes between ids that can be seen. A read of `(after, plan.upto]` later, at any
         node, gets these events, or is told that retention has taken some.
 
         Raises:
@@ -141,8 +141,8 @@ class CacheReads(CacheByKey):
         With `continuous` the filter is a query on entries: each event says by `.change` whether its entry comes to match, still does, or
         does no more; those of kind STATE come to match. `continuous_query` is the same with a beginning.
 
-        With `listener` it is what that one wants, from where it has acknowledged unless a beginning is given; whoever asks for more has
-        acknowledged what came before.
+        With `listener` it is what that one wants, from where it has acknowledged unless a beginning is given; asking for more
+        acknowledges what came before.
 
         Raises:
             BadPredicate, BadFilterParameters, FilterNotFound: the filter does not fit the cache, or no node has it.

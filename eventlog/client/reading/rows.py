@@ -1,6 +1,6 @@
 """One entry; and keys, and entries of keys, as they stream in from all primaries: many a message, held only until they are taken.
 
-A stream that breaks goes on after the last row that was taken, at whoever is primary then.
+A stream that breaks goes on after the last row that was taken, at the new primary.
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterable, Sequence

@@ -1,4 +1,4 @@
-"""State, then tail, on the side of whoever reads: entries become batches of kind STATE, and the tail starts exactly where they end.
+"""State, then tail, on the reader's side: entries become batches of kind STATE, and the tail starts exactly where they end.
 
 An entry's position says how far the state was read, so that reading goes on from there anywhere. If pins were lost on the way, the
 tail begins at the lowest of them, and what a later one had seen already is left out here.
@@ -155,7 +155,7 @@ class _Place:
     after_all: str
 
     def after(self, version: int) -> str:
-        """Return the token of whoever has taken the entries up to that of a version."""
+        """Return the token of a reader that has taken the entries up to that of a version."""
         rows = np.flatnonzero(self.piece.versions == version)
         row = int(rows[0]) if len(rows) else len(self.piece) - 1
         if row == len(self.piece) - 1:

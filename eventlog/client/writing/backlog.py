@@ -94,7 +94,7 @@ class Backlog:
                 waiter.set_result(None)
 
     def close(self) -> None:
-        """Send away whoever waits for room."""
+        """Send away the calls that wait for room."""
         waiters, self._waiters = self._waiters, deque()
         for _, waiter in waiters:
             if not waiter.done():

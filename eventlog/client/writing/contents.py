@@ -143,7 +143,7 @@ class Contents:
         return {block: error for block in refused if block not in known}
 
     def fail(self, error: EventLogError, blocks: Ints | None = None) -> None:
-        """Tell whoever wrote these blocks, or all, that they failed."""
+        """Tell the calls of these blocks, or all, that they failed."""
         self.ledger.fail(self.items if blocks is None else self.items[self.rows_of(blocks)], error)
 
 
@@ -279,7 +279,7 @@ WriteFrame = NumberedFrame[Contents]
 
 
 class Undecided:
-    """Frames by identity. Whoever decides one takes it out."""
+    """Frames by identity. One that is decided is taken out."""
 
     __slots__ = ("_frames",)
 
@@ -307,7 +307,7 @@ class Undecided:
                 self._frames[id(part)] = part
 
     def fail(self, frame: WriteFrame, error: EventLogError) -> None:
-        """Tell whoever waits for a frame that it failed, unless they know."""
+        """Tell the calls that wait for a frame that it failed, unless they know."""
         if self._frames.pop(id(frame), None) is not None:
             frame.content.fail(error)
 

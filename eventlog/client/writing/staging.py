@@ -2,7 +2,7 @@
 
 stage = cache.stage()                                   # in each process that makes a part of the batch
 await stage.put_many(pairs)
-part = stage.staged()                                   # bytes: send them to whoever publishes
+part = stage.staged()                                   # bytes: send them to the process that publishes
 await cache.publish("nightly-load", 7, [part, ...])     # batch 7 of the transaction, once
 """
 

@@ -22,7 +22,7 @@ HAND_OVER_S = 0.1  # how long a primary that lost segments may take to answer wh
 
 
 class Writer:
-    """The writing side of one client. `keep_connected` is to be run by whoever owns it."""
+    """The writing side of one client. `keep_connected` is to be run by its owner."""
 
     def __init__(self, nodes: Nodes, options: ClientOptions) -> None:
         self._nodes = nodes
@@ -140,7 +140,7 @@ class Writer:
         self._was_alone = len(calls) == 1
         try:
             frame = pack(calls, self._nodes.routes)
-        except Exception as error:  # noqa: BLE001 -- columns that nobody checked: who gave them is told, the others go on
+        except Exception as error:  # noqa: BLE001 -- columns that nobody checked: their call is told, the others go on
             if len(calls) > 1:
                 return [lane for call in calls for lane in self._add([call], shared)]
             calls[0].fail(InvalidArgument(why=f"it cannot be written: {error}"))
@@ -218,7 +218,7 @@ class Writer:
             self._hand_over = asyncio.get_running_loop().call_later(HAND_OVER_S, self._on_hand_over)
 
     def _on_hand_over(self) -> None:
-        """Give up connections whose node owes answers about segments that are another's now: whoever has them knows what was written."""
+        """Give up connections whose node owes answers about segments that are another's now: their primaries know what was written."""
         self._hand_over = None
         if self._shared is None or self._is_closed:
             return

@@ -118,7 +118,7 @@ class EtcdMembers:
                 await self._endpoints.call(MEMBER_REMOVE, pb.MemberRemoveRequest(ID=found.id), timeout_ms=5_000)
             except MetadataUnavailable as error:
                 why = error.why
-            except NotThere:  # an earlier try went through, and whoever was read from did not know yet
+            except NotThere:  # an earlier try went through, and the member that was read from did not know yet
                 continue
             await asyncio.sleep(REMOVE_PAUSE_MS / 1000)
         raise MetadataUnavailable(why=f"etcd does not let go of the member at {peer}: {why}")

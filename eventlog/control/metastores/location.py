@@ -18,7 +18,7 @@ _SQLITE = "sqlite:"
 
 @dataclass(frozen=True, slots=True)
 class SqliteLocation:
-    """A file; who shares it is on its host, and may have another working directory: its text is absolute."""
+    """A file; nodes that share it are on its host, and may have another working directory: its text is absolute."""
 
     path: Path
 

@@ -21,7 +21,7 @@ class _Stored:
 
 
 class MemoryMetaStore:
-    """The store itself; whoever shares it shares the object. Closing it ends its use, what it holds stays until it goes."""
+    """The store itself; nodes that share it share the object. Closing it ends its use, what it holds stays until it goes."""
 
     def __init__(self, *, now_ms: Callable[[], int] = _monotonic_ms, revisions_kept: int = REVISIONS_KEPT) -> None:
         self._now_ms = now_ms

@@ -1,6 +1,6 @@
 """Metadata in a SQLite file shared by the processes of one host: a shell, and the file itself.
 
-Each process has one connection, used by one thread; transactions are short, because who waits for another process sleeps in steps
+Each process has one connection, used by one thread; transactions are short, because a process that waits for another one sleeps in steps
 of up to 100 ms. Watches look for other processes' commits every `poll_ms` and hear of this process's at once.
 
 `MetaFile` is the file, blocking; one thread uses it:
@@ -240,7 +240,7 @@ def create_file(path: Path) -> None:
 
 
 def keep_private(path: Path) -> None:
-    """Take others' rights away from a file that an earlier version made: whoever can read it is a member of the cluster."""
+    """Take others' rights away from a file that an earlier version made: a process that can read it is a member of the cluster."""
     for file in (path, _beside(path, "-wal"), _beside(path, "-shm")):
         with suppress(FileNotFoundError):
             found = file.stat()

@@ -1,11 +1,11 @@
-"""The controller's shell: whoever holds key `controller` lets the pure part decide, and commits what it decided.
+"""The controller's shell: the node that holds key `controller` lets the pure part decide, and commits what it decided.
 
 The key is taken over by compare-and-set when its holder is dead, or was another process of this node. Two holders at once, a holder
-that is wrong about who is dead, one that dies halfway: harmless, since every change expects the records it was made from.
+that is wrong about which nodes are dead, one that dies halfway: harmless, since every change expects the records it was made from.
 
 Which members are dead is told by the connections (`dead_members`). Nobody listens where a member did: its process is gone, at once. A
 member that only says nothing for `SILENCE_MS_MAX` may be cut off as well as dead, and so may this node be: silence counts only for
-whoever still reaches more than half of those whose processes are not known to be gone; of two equal halves, for the one with the
+the node that still reaches more than half of those whose processes are not known to be gone; of two equal halves, for the one with the
 member of the lowest number.
 """
 
@@ -61,7 +61,7 @@ class Verifier(Protocol):
 
 
 class NothingVerified:
-    """For whoever moves without comparing."""
+    """For a move without comparing."""
 
     differences: Mapping[int, str] = MappingProxyType({})
 
@@ -137,11 +137,11 @@ class ControllerLoop:
         return self._parts.verifier.differences
 
     def dead(self) -> frozenset[int]:
-        """Return who is taken for dead now."""
+        """Return the nodes taken for dead now."""
         return dead_members(self._view.members, self._parts.reach, me=self._parts.records.member.number)
 
     def situation(self) -> Situation:
-        """Return what an operator's question is answered from: the view that the watch has reached, and who is dead."""
+        """Return what an operator's question is answered from: the view that the watch has reached, and the dead nodes."""
         view = self._parts.seen()
         dead = dead_members(view.members, self._parts.reach, me=self._parts.records.member.number)
         return Situation(view=view, dead=dead, now_ms=self._parts.now_ms())

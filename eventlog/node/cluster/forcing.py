@@ -84,7 +84,7 @@ class Forcing:
 
 
 def _whys(unable: Iterable[pb.ForcedReplica]) -> str:
-    """Return each reason once, with those whom it keeps from leading."""
+    """Return each reason once, with the nodes that it keeps from leading."""
     names: dict[str, list[str]] = {}
     for candidate in unable:
         names.setdefault(candidate.why_not, []).append(candidate.node)

@@ -1,6 +1,6 @@
 """Requests about segments that another node leads: passed on to it as they are, and its answer back.
 
-A request is passed on once: whoever gets a forwarded one answers it or says NOT_PRIMARY, so no two nodes with different views ever
+A request is passed on once: a node that gets a forwarded one answers it or says NOT_PRIMARY, so no two nodes with different views ever
 play ball with it. The client learns of the right node by itself; this is for clients that do not know it yet, or cannot reach it.
 """
 
@@ -47,7 +47,7 @@ class ForwardGround(Protocol):
 
 
 class Forwarding:
-    """Who answers for each segment, and requests about those that another node leads."""
+    """Which node answers for each segment, and requests about segments that another node leads."""
 
     def __init__(self, node: ForwardGround) -> None:
         self._node = node

@@ -104,14 +104,14 @@ def join_token(config: NodeConfig) -> bytes:
 
 
 class Joiners:
-    """Who may be told where the metadata are; `token` is the join token, empty for none."""
+    """Which nodes may be told where the metadata are; `token` is the join token, empty for none."""
 
     def __init__(self, token: bytes) -> None:
         self._token = token
         self._looking = asyncio.Semaphore()  # one at a time: a path that somebody names may lead to a disk that does not answer
 
     async def heard(self, exchange: Exchange) -> bytes | None:
-        """Return None where whoever asks may be told, else a nonce to prove that with.
+        """Return None where the asking node may be told, else a nonce to prove that with.
 
         Raises:
             UnsupportedVersion: it is of a version that cannot be a member here.
@@ -246,7 +246,7 @@ async def _connect(address: str) -> Connection:
 
 
 async def _ask(address: str, config: NodeConfig | None) -> pb.ClusterInfoAnswer:
-    """Return what a node tells; with the configuration of who asks, after proving that it may hear all of it.
+    """Return what a node tells; with the configuration of the asking node, after proving that it may hear all of it.
 
     Raises:
         JoinRefused: the node takes the proof for none.

@@ -35,7 +35,7 @@ class Leaders:
         metadata.hooks.append(self._changed)
 
     def greeted(self, connection: Connection) -> None:
-        """Tell whoever is at the other end of changes from now on."""
+        """Tell the other end of changes from now on."""
         self._clients[connection] = None
 
     def _changed(self, change: ViewChange) -> None:
@@ -56,7 +56,7 @@ class Leaders:
             self._tell_one(connection)
 
     def _tell_one(self, connection: Connection) -> None:
-        """Tell a client of the newest epoch; who has yet to answer what it was told before is told when it does."""
+        """Tell a client of the newest epoch; one that has yet to answer what it was told before is told when it does."""
         if connection.is_closed:
             self._clients.pop(connection, None)
         elif not connection.session.outgoing and not is_of_member(connection):

@@ -50,7 +50,7 @@ class Leaving:
         """Give away what is led here, as far as others are in sync; return when they lead it, or soon after that should have been.
 
         No group is begun meanwhile and none is in flight when the others are appointed: what waits is refused with NOT_PRIMARY, and
-        whoever sent it goes to the new primary.
+        its sender goes to the new primary.
         """
         led = np.flatnonzero(self._node.replicas.serving)
         if not len(led):

@@ -258,7 +258,7 @@ async def _start(seat: EtcdSeat, cluster: dict[str, str], *, joins: bool, progra
 
 
 async def _join(seat: EtcdSeat, location: EtcdLocation, *, members_max: int) -> EtcdChild | None:
-    """Become a member while there are fewer than `members_max`; whoever makes it an odd number gives everybody a vote."""
+    """Become a member while there are fewer than `members_max`; the one that makes it an odd number gives all a vote."""
     members = _members_of(location)
     try:
         child = await _sit_down(seat, members, members_max=members_max)

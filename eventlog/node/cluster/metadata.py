@@ -1,6 +1,6 @@
 """What this node knows of the cluster and holds in it: one view a revision, its lease of ids, and a copy of the records.
 
-A revision is applied in one step: caches first, then members and segments with everybody who asked to be told. Whoever commits tells
+A revision is applied in one step: caches first, then members and segments with all that asked to be told. A node that commits tells
 its peers which revision that was, so that they look at once and not when their store's watch gets to it. The copy lies in the data
 directory: from it a lost metadata store can be made again.
 """
@@ -35,7 +35,7 @@ from eventlog.wire.eventlog_pb2 import Message
 log = logging.getLogger("eventlog.node")
 _AGAIN_MS = 200
 _OF_ONE_NODE = (NODE_PREFIX, WRITER_PREFIX)  # what the renewal of a lease writes
-SPREAD_MS_MAX = 1_000  # how long whoever changed something waits for the others to have seen it
+SPREAD_MS_MAX = 1_000  # how long a change waits for the other nodes to have seen it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +83,7 @@ class Metadata:
         self._peers = peers
         self._revision = 0  # applied, whatever it was about
         self._moved = asyncio.Event()
-        self.changed = asyncio.Event()  # set by whatever is more than the renewal of a lease; cleared by who keeps a copy of the records
+        self.changed = asyncio.Event()  # set by whatever is more than the renewal of a lease; cleared by what keeps a copy of the records
         self._outage = ""  # why the store could not be followed, as it was logged last
         self._told = 0  # the last revision that the others were told of
         self._answers: set[asyncio.Future[Reply]] = set()
@@ -136,7 +136,7 @@ class Metadata:
         moved, self._moved = self._moved, asyncio.Event()
         moved.set()
 
-    # ------------------------------------------------------------ who is a member
+    # ------------------------------------------------------------ membership
 
     @property
     def keys(self) -> tuple[bytes, ...]:
@@ -197,7 +197,7 @@ class Metadata:
 
 
 def _not_emptied(view: ClusterView) -> ClusterView:
-    """Return a view that a cluster can have: its own reader is a member, of whom something stays even when it is removed."""
+    """Return a view that a cluster can have: its own reader is a member, of which something stays even when it is removed."""
     if not view.nodes:
         raise MetadataLost(where="its store", why="it holds no member any more")
     return view
@@ -268,7 +268,7 @@ class LeaseGround(Protocol):
 
 
 class NodeLease:
-    """The lease in the metadata. One change of it at a time; who holds `lock` keeps it from being renewed."""
+    """The lease in the metadata. One change of it at a time; holding `lock` keeps it from being renewed."""
 
     def __init__(self, node: LeaseGround, records: ClusterRecords, *, on_lost: Callable[[EventLogError], None]) -> None:
         self._node = node

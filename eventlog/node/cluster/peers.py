@@ -34,7 +34,7 @@ _GREETING = "greeting"  # under which it keeps what was said, until it is proved
 
 
 class KnownMembers(Protocol):
-    """What the cluster's records say of who is a member."""
+    """What the cluster's records say of its members."""
 
     @property
     def keys(self) -> Sequence[bytes]:
@@ -48,7 +48,7 @@ class KnownMembers(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeerSession:
-    """Who is at the other end of a connection: a member that has proved to know `key`."""
+    """The other end of a connection: a member that has proved to know `key`."""
 
     member: PeerIdentity
     key: bytes
@@ -68,7 +68,7 @@ class PeerOptions:
 
 @dataclass(kw_only=True)
 class PeerHooks:
-    """Who wants to know. `lost` is called when a connection ends, and again, with True, when nobody listens there any more."""
+    """What is told. `lost` is called when a connection ends, and again, with True, when nobody listens there any more."""
 
     connected: list[Callable[[int, str], None]]
     lost: list[Callable[[int, bool], None]]
@@ -160,7 +160,7 @@ class Peers:
         self._refusal_logged_at = -_REFUSALS_LOGGED_S
 
     def start(self) -> None:
-        """Begin to beat. Who there is, `update` says."""
+        """Begin to beat. Which members there are, `update` says."""
         self._beat_due = self._now() + self._options.beat_ms / 1000
         self._own(asyncio.create_task(self._beat_forever(), name="beats"))
 
@@ -427,7 +427,7 @@ class Peers:
             raise NotMember(what=f"the greeting of node {member.number}", why="its proof of the cluster key is wrong")
         await self._check_member(member.number, member.incarnation, revision=answer.revision)
         proof = pb.PeerProof(proofs=greeting.proofs("dialer", keys), revision=self.revision)
-        await connection.send(Message(peer_proof=proof), timeout_ms=2 * within)  # it may have to look whom it has for members
+        await connection.send(Message(peer_proof=proof), timeout_ms=2 * within)  # it may have to look which members it has
         return PeerSession(member=member, key=key)
 
     async def _greet_again(self, peer: _Peer, connection: Connection) -> None:

@@ -1,8 +1,8 @@
-"""Questions to all primaries: asked of whoever leads each segment, and asked again until every segment is covered once.
+"""Questions to all primaries: asked of the leader of each segment, and asked again until every segment is covered once.
 
 A node answers for segments that it serves, and says for which and in which epochs. A majority of each in-sync set confirms that it
 leads them, after the question came: a primary that was deposed without knowing it covers nothing, and neither does one that was
-appointed and has not adopted the log. What is missing goes to whoever leads it a moment later. After the deadline there is no answer.
+appointed and has not adopted the log. What is missing goes to its leader a moment later. After the deadline there is no answer.
 """
 
 import asyncio
@@ -89,7 +89,7 @@ class Cover:
 
 
 class Primaries:
-    """Asks all primaries, and answers those who ask."""
+    """Asks all primaries, and answers those that ask."""
 
     def __init__(self, node: PrimariesGround) -> None:
         self._node = node
@@ -157,7 +157,7 @@ class Primaries:
             before = moment
 
     def _by_leader(self, segments: Sequence[int]) -> dict[int, list[int]]:
-        """Return by whom segments are led; those that nobody leads are left out."""
+        """Return the leaders of segments; segments without one are left out."""
         found: dict[int, list[int]] = {}
         for segment in segments:
             number = self._node.leader_of(segment)

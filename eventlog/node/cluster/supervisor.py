@@ -29,7 +29,7 @@ class SupervisorOptions:
 
     pause_ms_min: int = 200
     pause_ms_max: int = 10_000
-    calm_ms: int = 30_000  # who lived for so long is started again at once
+    calm_ms: int = 30_000  # a node that lived for so long is started again at once
     stop_ms_max: int = 60_000
 
 
@@ -160,7 +160,7 @@ class Supervisor:
                 del self._running[index]
 
     async def _end_all(self) -> None:
-        """When it is time, ask all nodes to stop; who does not is killed."""
+        """When it is time, ask all nodes to stop; one that does not is killed."""
         await self._stop.wait()
         for process in self._running.values():
             if process.returncode is None:

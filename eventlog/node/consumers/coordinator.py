@@ -1,7 +1,7 @@
 """The groups that this node coordinates: those whose route in the internal cache of groups it leads.
 
 A group is loaded by the first request about it, and forgotten when a write of it fails, its route is led elsewhere or nobody is in
-it any more: the next request loads it at whoever coordinates it then. One lock a group: a step is decided, written on condition that
+it any more: the next request loads it at the new coordinator. One lock a group: a step is decided, written on condition that
 nothing was written since, and then gone by.
 """
 
@@ -169,7 +169,7 @@ class Running:
             self.version = versions[record]
 
     def adopt(self, state: GroupState) -> None:
-        """Go by a state that is kept, and tell whoever has to know."""
+        """Go by a state that is kept, and tell all that have to know."""
         self.core.adopt(state, self.now_ms)
         for member, held in list(self._held.items()):
             if state.member(member) is None or self.core.is_news(held.beat):
@@ -282,7 +282,7 @@ class Running:
             raise error
 
     def forget(self, error: EventLogError) -> None:
-        """Coordinate it no more: whoever waits asks again, and is answered by who coordinates it then."""
+        """Coordinate it no more: members that wait ask again, and the next coordinator answers."""
         self.is_over = True
         self._set_timer()
         held, self._held = self._held, {}

@@ -138,7 +138,7 @@ async def reset(running: Running, places: Mapping[int, Place], *, dry_run: bool)
         }
         puts = {running.key("p", segment): encode_committed(one) for segment, one in kept.items()}
         await running.write(puts, state=state, removes=tuple(running.key("w", segment) for segment in sorted(places)))
-        running.forget(NotPrimary(segment=0))  # whoever asks next finds it as it is kept now
+        running.forget(NotPrimary(segment=0))  # the next request finds it as it is kept now
     return rows
 
 

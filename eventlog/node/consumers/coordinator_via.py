@@ -37,7 +37,7 @@ class CoordinatorViaGround(Protocol):
 
 
 class _Members:
-    """Who speaks over one connection."""
+    """The member that speaks over one connection."""
 
     __slots__ = ("ids", "number")
 

@@ -1,8 +1,8 @@
 """The cluster's own caches, `__listeners`, `__groups` and so on: read and written from any node, wherever they are led.
 
 They are caches like those of users: replicated, failing over with their segments. Keys are `route`, a zero byte, and the rest; all
-entries of one route are in one segment, so that a write to them is one stored value, whole or not at all. A cache is made by whoever
-writes to it first. What cannot be reached now is tried again until a deadline: a failover is waited for.
+entries of one route are in one segment, so that a write to them is one stored value, whole or not at all. A cache is made by the
+first write to it. What cannot be reached now is tried again until a deadline: a failover is waited for.
 """
 
 import asyncio
@@ -112,7 +112,7 @@ class Inner:
     async def ask(self, route: bytes, message: Message, *, deadline_ms: int = DEADLINE_MS_DEFAULT) -> Reply:
         """Return what the primary of a route answers; while there is none that answers, ask again. Not for a route that is led here.
 
-        The request is `forwarded`: who is not the primary refuses it with NOT_PRIMARY. It may be received twice.
+        The request is `forwarded`: a node that is not the primary refuses it with NOT_PRIMARY. It may be received twice.
 
         Raises:
             NotPrimary: it is led here by now; or nobody led it until the deadline.
@@ -241,11 +241,11 @@ class Inner:
         `expect` says which version an entry must have, None for there being none. The cache is made if need be. A write of which
         nobody knows what became is written again, under the same conditions; where they do not hold any more because they had been
         met the first time, that counts as done. So one without conditions may be there twice, one behind the other. With a `term` it is
-        written here alone, and only as long as that goes on: whoever takes the route over reads what there is, and must not be written
+        written here alone, and only as long as that goes on: the next leader of the route reads what there is, and must not be written
         to behind his back.
 
         Raises:
-            NotPrimary: the term is over; a write that had been sent then is seen by who leads the route now, or is not there.
+            NotPrimary: the term is over; a write that had been sent then is seen by the current leader of the route, or is not there.
             VersionMismatch: an entry has another version than expected; nothing was written.
             OutcomeUnknown: it was sent, and nobody could say until the deadline what became of it.
             Unavailable: the route had no primary until the deadline; nothing was written.

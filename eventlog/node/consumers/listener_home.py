@@ -1,4 +1,4 @@
-"""The listeners whose routes this node leads: their records, how far they have acknowledged, and who waits for that.
+"""The listeners whose routes this node leads: their records, how far they have acknowledged, and the writes that wait for that.
 
 A node that begins to lead a segment of `__listeners` reads what is in it. Positions are moved in memory, and written down once in a
 while and when the node stops: after a failover a durable listener is held to where it was a moment before, never to later. An
@@ -78,7 +78,7 @@ class KeptListener:
         return not self.record.durable and not self.waiting and (now - self.used_at) * 1000 > self.record.expire_ms
 
     def answer_waiting(self) -> None:
-        """Tell whoever waits for what is acknowledged by now."""
+        """Tell the waiting writes what is acknowledged by now."""
         for future, (segments, ids) in list(self.waiting.items()):
             if self.progress.covers(segments, ids):
                 del self.waiting[future]
@@ -220,7 +220,7 @@ class ListenerHome:
         return ListenerProgress(self._node.cluster, record.cache_id, self._node.segments, all_id=record.last_id)
 
     def _drop(self, listener: str) -> None:
-        """Forget a listener; whoever waits for it asks again, its new home if it has one."""
+        """Forget a listener; a write that waits for it asks again, its new home if it has one."""
         kept = self._kept.pop(listener, None)
         if kept is None:
             return
@@ -263,7 +263,7 @@ class ListenerHome:
         return kept
 
     async def _registered_meanwhile(self, listener: str) -> KeptListener:
-        """Return a listener that somebody else has written, who may not have come to keeping it yet.
+        """Return a listener that another call has written, and may not have come to keeping yet.
 
         Raises:
             NotPrimary: it is kept elsewhere.
@@ -310,7 +310,7 @@ class ListenerHome:
                 return kept
 
     async def _look_again(self, kept: KeptListener) -> None:
-        """Take in the record as it is stored: somebody has written it who has not come to noting that, or never learned of it."""
+        """Take in the record as it is stored: another call has written it and has not come to noting that, or never learned of it."""
         entry = await self._node.inner.entry(LISTENERS, record_key(kept.record.id))
         if entry is not None:
             self._became(kept, decode_record(entry.value), version=entry.version)

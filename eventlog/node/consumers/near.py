@@ -2,7 +2,7 @@
 
 A watch is a pull of stored values as they are, judged by the digests of their keys. Those of one stretch of the log are computed
 once for all near caches that read it. A probe asks for more than news: for an item that says everything acknowledged anywhere
-before the probe has been looked at; then all primaries are asked first how far they are, once for all who ask at a time.
+before the probe has been looked at; then all primaries are asked first how far they are, once for all that ask at a time.
 """
 
 import asyncio
@@ -99,7 +99,7 @@ class NearReaders:
             found.set_result(read() if delivered.events <= _INLINE_EVENTS else await aside(read))
         except BaseException:
             self._stretches.pop(place, None)
-            found.cancel()  # whoever waits for it does the work instead
+            found.cancel()  # a waiter does the work instead
             raise
         return found.result()
 

@@ -1,10 +1,10 @@
 """Batches that appear once: laid ready where nobody sees them, decided in one record, and then written by each segment's primary.
 
-Who has a batch to write lays blocks ready under an attempt of its own (`stage`), at any node and from many processes; an attempt that is
+A writer of a batch lays blocks ready under an attempt of its own (`stage`), at any node and from many processes; an attempt that is
 named by nobody is removed when its time is over. `publish` names the attempts of which a batch consists; one that is to insert is refused
 before it is decided if a segment's primary has one of its keys. The primary of the transaction's route decides in one write, has each
 segment's primary write its blocks as those of the transaction's producer, whose sequences tell what is written already, and notes the end.
-Whatever dies on the way, whoever asks again has it go on from the record.
+Whatever dies on the way, the next request has it go on from the record.
 
 `__staged` holds chunks of blocks by segment, attempt, frame and number; `__transactions` one record of each transaction.
 """

@@ -118,7 +118,7 @@ class Work:
         await self._ask(lambda changes: self.sharing.settle(member, settled, changes, now_ms=self._now_ms()))
 
     async def _read_again(self, wanted: set[tuple[int, int]]) -> None:
-        """Wait for events that members were handed by whoever coordinated the group before."""
+        """Wait for events that members were handed by the group's coordinator before."""
         self._read_on()
         deadline = asyncio.get_running_loop().time() + READ_AGAIN_S_MAX
         while any(self.sharing.is_known(segment, id_) for segment, id_ in wanted):
@@ -134,7 +134,7 @@ class Work:
             self._request(partial(self.sharing.release, is_gone))
 
     def close(self) -> None:
-        """End the reading; whoever waits is to ask again, wherever the group is coordinated then."""
+        """End the reading; members that wait are to ask again, wherever the group is coordinated then."""
         for task in (self._reader, self._turn):
             if task is not None and task is not asyncio.current_task():
                 task.cancel()

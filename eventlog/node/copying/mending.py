@@ -3,7 +3,7 @@
 What lies in a file that the engine cannot read stays unread here: nothing stored beside it would make that file readable. Others lead and
 serve it from then on, where they have all of it, and the next start fills the node again (`entering.py`).
 
-Whoever meets damage in a cache calls `mend`. The copies here are read through once; every run of ids between two sound values in
+A reader that meets damage in a cache calls `mend`. The copies here are read through once; every run of ids between two sound values in
 which something is wrong or missing is fetched. What no other node has stays as it is, and refused; whether one has it by now is asked
 again and again, after ever longer pauses.
 """
@@ -41,7 +41,7 @@ Result = TypeVar("Result")
 log = logging.getLogger("eventlog.node")
 _READ_BYTES = 4 << 20
 _FETCHES_MAX = 10_000  # of one damaged run
-AGAIN_MS = 2_000  # whoever has it may not have been there, or not have known that it is committed
+AGAIN_MS = 2_000  # the node that has it may not have been there, or not have known that it is committed
 _AGAIN_MS_MAX = 600_000  # it costs a walk through the cache
 _LEAVE_MS_MAX = 5_000  # a new primary takes a second or two
 _LEAVE_POLL_MS = 20
@@ -186,10 +186,10 @@ class Mending:
         log.warning(text, cache.name, damage.segment, len(pairs), damage.after, damage.upto, number)
 
     async def _fetch(self, cache: CacheState, damage: Damage) -> tuple[int, list[Pair]]:
-        """Return who has the values of a damaged run, and the values.
+        """Return the nodes that have the values of a damaged run, and the values.
 
         Raises:
-            CorruptData: nobody has them whom one can ask now.
+            CorruptData: no node that can be asked now has them.
         """
         node = self._node
         for number in node.forwarding.copies_elsewhere(damage.segment):

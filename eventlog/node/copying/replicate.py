@@ -310,7 +310,7 @@ class Replicas:
                 waiting.append(flight)
         self.flights = waiting
         for flight in done:
-            assert flight.settled is not None, "whoever appended it waits for it"
+            assert flight.settled is not None, "what appended it waits for it"
             flight.settled(flight)
 
     def _is_settled(self, flight: Flight) -> bool:
@@ -331,7 +331,7 @@ class Replicas:
             self.take_in(segments, ids)
 
     def take_in(self, segments: Ints, ids: Ints) -> None:
-        """Bring what is committed up to `ids`, and kept by who follows, into the state of segments led here."""
+        """Bring what is committed up to `ids`, and kept by the backups, into the state of segments led here."""
         self._incoming.follow(segments, ids)
         self._node.promises.commit(segments, ids)
         self._node.promises.settle(segments, upto=int(ids.max()))

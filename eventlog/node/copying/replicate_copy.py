@@ -2,7 +2,7 @@
 
 An install begins by dropping what was there and leaves a mark until its end: a node that starts and finds the mark drops it again.
 
-A copy is the log, the state and the counters in pieces, all of them as of one id, the pin. Whoever gets it may be forced to lead before
+A copy is the log, the state and the counters in pieces, all of them as of one id, the pin. Its receiver may be forced to lead before
 the log behind the pin has reached it. So the state is read from a snapshot of the step in which the pin was set, and holds nothing that
 the log of the copy does not say. Every piece carries a checksum; pieces are made in threads beside the loop.
 """

@@ -41,7 +41,7 @@ _TALLY_MS = 250
 
 
 class Discarding(Protocol):
-    """Whoever deletes copies."""
+    """What deletes copies."""
 
     async def discard(self, segments: list[int]) -> None:
         """Delete everything stored of `segments`."""

@@ -2,7 +2,7 @@
 
 The primary of segment 0 asks all primaries what they have, chooses the highest cut that keeps the cache's limits and what durable
 listeners hold back, has every primary flush its state, and sends the cut. A primary removes whole stored values at or below it and
-tells the backups where it trimmed (`trimmed_copies.py`). The trimmed marks move before anything is deleted, so a reader who finds a
+tells the backups where it trimmed (`trimmed_copies.py`). The trimmed marks move before anything is deleted, so a reader that finds a
 hole finds the mark that explains it.
 
 What a primary knows for the cut (`RetentionSteps`) is exact for events: they are counted by offsets. Bytes are an estimate where a node
@@ -188,8 +188,8 @@ class Retention:
     async def run(self, cache: CacheState, *, dry_run: bool, is_forced: bool = True) -> pb.RunRetentionAnswer:
         """Apply a cache's limits now, or return what that would remove. Nothing is flushed where nothing would go, for all one knows.
 
-        What listeners hold back is asked after an id was taken up to which everything is committed, and nothing goes above that: who
-        registers after its home has answered begins there or later.
+        What listeners hold back is asked after an id was taken up to which everything is committed, and nothing goes above that:
+        a listener registered after its home has answered begins there or later.
 
         Raises:
             PrimariesMissing: a segment had no primary that answered. What listeners whose home it is hold back is not known then.
@@ -364,7 +364,7 @@ class Retention:
                 cache.trimmed_ids[trim.segment] = max(cache.trimmed_ids[trim.segment], trim.last_id)
                 cache.trimmed_offsets[trim.segment] = max(cache.trimmed_offsets[trim.segment], trim.offset)
             segments = np.array([trim.segment for trim in trims], np.int64)
-            node.replicas.core.trimmed(segments, cache.trimmed_ids[segments])  # who needs what goes gets a copy of the segment
+            node.replicas.core.trimmed(segments, cache.trimmed_ids[segments])  # a backup that needs what goes gets a copy of the segment
             gone = node.steps.trim(cache.cache_id, max(trim.last_id for trim in trims))
             ranges, rows = trim_write(trims)
             meta_ranges = [step_range(cache.cache_id, upto=gone)] if gone else []

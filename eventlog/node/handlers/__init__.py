@@ -1,4 +1,4 @@
-"""One table: request kind -> who handles it, what right it needs, and whether it may be repeated without harm.
+"""One table: request kind -> its handler, what right it needs, and whether it may be repeated without harm.
 
 A handler is a plain function that may keep the exchange and answer later, or a coroutine function, which the node runs in a task
 that it owns. Whatever error of ours it raises becomes the answer.

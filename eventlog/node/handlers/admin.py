@@ -38,7 +38,7 @@ class AdminHandlersGround(Protocol):
 
 
 def hello(node: AdminHandlersGround, exchange: Exchange) -> None:
-    """Greet: who we are, how many segments there are, and, if asked for, a producer id that nobody had before."""
+    """Greet: which node this is, how many segments there are, and, if asked for, a producer id that nobody had before."""
     request = exchange.message.hello
     message = Message()
     answer = message.hello_answer

@@ -86,7 +86,7 @@ def _poll_anew(node: ReadingNode, exchange: Exchange, pull: Pull, asked: Poll) -
 
 
 async def _poll_when_ready(node: ReadingNode, exchange: Exchange) -> None:
-    """Make an answer only when the connection can take it, who does not read costs nothing more, and when the filter is compiled."""
+    """Make an answer only when the connection can take it and the filter is compiled: a client that does not read costs nothing more."""
     request = exchange.message.poll
     listening: _Listening | None = None
     if request.listener:

@@ -228,7 +228,7 @@ async def take_tasks(node: GroupsHandlersGround, exchange: Exchange) -> None:
 
 
 def _handed_out_max(segments: int) -> int:
-    """Return how many events of a group its members can have: whoever speaks of more is not listened to, as that takes the node's time."""
+    """Return how many events of a group its members can have: a request for more is refused, as that takes the node's time."""
     return segments * WORK_WINDOW_MAX
 
 

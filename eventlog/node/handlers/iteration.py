@@ -46,7 +46,7 @@ async def iteration_next(node: IterationHandlersGround, exchange: Exchange) -> N
                 is_end = await _send_batch(node, exchange, iteration, ahead=left if 0 < left < AHEAD_MAX else AHEAD_MAX)
                 left = 0 if is_end else left - 1
     except (ClientClosed, ConnectionLost):
-        left = -left  # who asked for all has enough of it; who asks for a few comes again
+        left = -left  # a reader that asked for all has enough of it; one that asks for a few comes again
     if iteration.progress.is_finished or left > 0:
         node.iterations.end(request.iteration_id)
     exchange.stream_end()
@@ -102,10 +102,10 @@ async def for_each(node: IterationHandlersGround, exchange: Exchange) -> None:
 
 
 async def _worked_elsewhere(node: IterationHandlersGround, exchange: Exchange, progress: IterationProgress) -> IterationBatch:
-    """Have the node that leads what comes next work on one batch: whoever asked cannot reach it, or does not know of it yet.
+    """Have the node that leads what comes next work on one batch: the caller cannot reach it, or does not know of it yet.
 
     Raises:
-        NotPrimary: nobody leads it, or whoever does cannot be asked.
+        NotPrimary: no node leads it, or the one that does cannot be asked.
     """
     first = progress.next[0][0]
     connection = node.forwarding.connection_to(first, forwarded=exchange.message.forwarded)

@@ -35,7 +35,7 @@ class PeersHandlersGround(Protocol):
 
 
 def peer_hello(node: PeersHandlersGround, exchange: Exchange) -> None:
-    """Greet whoever says to be another member."""
+    """Greet a peer that says to be another member."""
     node.peers.greeted(exchange)
 
 
@@ -59,7 +59,7 @@ async def see_revision(node: PeersHandlersGround, exchange: Exchange) -> None:
 
 
 async def cluster_info(node: PeersHandlersGround, exchange: Exchange) -> None:
-    """Say which cluster this is, and to whoever may know it where its metadata are."""
+    """Say which cluster this is, and to a peer that may know it where its metadata are."""
     message = Message()
     answer = message.cluster_info_answer
     answer.cluster, answer.segments = node.cluster, node.segments

@@ -1,1 +1,1 @@
-"""The read road: who waits for what, where it is found, and one answer for all who ask the same."""
+"""The read road: which reader waits for what, where it is found, and one answer for all that ask the same."""

@@ -1,4 +1,4 @@
-"""Answering readers: position -> how far they may see -> the tail or the store -> one encoded answer for all who ask the same.
+"""Answering readers: position -> how far they may see -> the tail or the store -> one encoded answer for all that ask the same.
 
 Everything here runs on the loop; what needs the store or more than a moment is made in the reader thread. A pull is in one of
 three places: being answered, being made in the thread, or waiting in `Rounds` for news of its cache.
@@ -44,7 +44,7 @@ log = logging.getLogger("eventlog.node")
 
 
 class Reads:
-    """All readers of a node. Start it on the running loop; whoever commits tells it with `appended`."""
+    """All readers of a node. Start it on the running loop; the writer tells it of commits with `appended`."""
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class Reads:
         self._thread.start()
 
     async def stop(self) -> None:
-        """Fail whoever waits with `Stopping`, end the thread."""
+        """Fail all waiting pulls with `Stopping`, end the thread."""
         self._is_stopping = True
         self._finding.stop()
         self.stalls.stop()
@@ -159,7 +159,7 @@ class Reads:
             self.files.clear()
 
     def lose(self, lost: Mapping[int, Sequence[Lost]]) -> None:
-        """Note which ids of segments forced takeovers gave up; whoever stands there hears of it."""
+        """Note which ids of segments forced takeovers gave up; a reader that stands there hears of it."""
         if lost != self._lost:
             self._lost, self._lost_changes = lost, self._lost_changes + 1
             for pull in self.rounds.waiting():
@@ -167,26 +167,26 @@ class Reads:
                     self._look(pull)
 
     def watermark_rose(self) -> None:
-        """Look again at readers who wait for what is committed and could not be seen."""
+        """Look again at readers that wait for what is committed and could not be seen."""
         self._reach.rose()
         held, self._held_caches = self._held_caches, set()
         for cache_id in held:
             self.rounds.mark(cache_id)
 
     def dropped(self, cache: CacheState) -> None:
-        """Fail whoever waits for a cache that is gone."""
+        """Fail all pulls that wait for a cache that is gone."""
         self._context.tail.drop(cache.cache_id)
         self.files.drop(cache.cache_id)
         self.altered(cache)
 
     def altered(self, cache: CacheState) -> None:
-        """Fail whoever waits for events of a cache that keeps none any more."""
+        """Fail all pulls that wait for events of a cache that keeps none any more."""
         for pull in self.rounds.waiting(cache.cache_id):
             if (refusal := pull.refusal) is not None:
                 self.fail(pull, refusal)
 
     def trimmed(self, cache: CacheState) -> None:
-        """Tell whoever waits at a place that retention has passed."""
+        """Tell the pulls that wait at a place that retention has passed."""
         self.files.trim(cache.cache_id, cache.last_trimmed_id)
         for pull in self.rounds.waiting(cache.cache_id):
             if pull.cursor.lost(cache.trimmed_ids, cache.trimmed_offsets) and self.rounds.remove(pull):
@@ -244,7 +244,7 @@ class Reads:
         self._reach.refresh()
 
     def _look_in_round(self, pull: Pull) -> None:
-        """Go on with a pull that waits; readers at one place who want the same are answered for the price of one."""
+        """Go on with a pull that waits; readers at one place that want the same are answered for the price of one."""
         if pull.matches is not None or pull.is_notify or pull.limits.is_raw or pull.is_over:
             self._look(pull)
             return
@@ -275,7 +275,7 @@ class Reads:
             pull.done(error)
 
     def _expire(self, pull: Pull) -> None:
-        """End the waiting: what there is now, or nothing, is the answer. Who was told where it stands is not told so again."""
+        """End the waiting: what there is now, or nothing, is the answer. A follower that was told where it stands is not told so again."""
         if pull.told == pull.cursor.key:
             self._deadlines.set(pull, self.pace.position_told_ms)
             return
@@ -540,7 +540,7 @@ class FirstKept:
         self._probe(cache, cursor, lambda found: done(found if isinstance(found, EventLogError) else found.first_id), owner=owner)
 
     def is_trimmed(self, pull: Pull) -> bool:
-        """Return whether retention has passed the cursor, and begin to say so; who asked for it is moved on instead."""
+        """Return whether retention has passed the cursor, and begin to say so; a pull that asked for it is moved on instead."""
         cache, cursor = pull.cache, pull.cursor
         if pull.skips_trimmed:
             cursor.skip_trimmed(cache.trimmed_ids, cache.trimmed_offsets)

@@ -4,7 +4,7 @@ A node asks only while readers wait here for what others have not promised yet. 
 with a higher id lets the earlier go. While somebody waits, the last request stays with the peer until it has committed something
 (or for a while, so that limits rise with the clock), and the answer names what; a reader is a round trip behind any primary,
 and nothing is sent for nobody. A peer that is given a copy of what another is about to commit answers at once, too, and promises up to
-that: readers have its promise by the time of the commit. What is promised is heard by whoever is told (`on_heard`), replicas among them.
+that: readers have its promise by the time of the commit. What is promised is heard by all that are told (`on_heard`), replicas among them.
 """
 
 import asyncio
@@ -74,7 +74,7 @@ class _AskedPeer:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class _End:
-    """Somebody who wants to know how far everything goes that is committed by now. `missing`: whose request is to be answered yet."""
+    """A question: how far does everything go that is committed by now? `missing`: whose request is to be answered yet."""
 
     missing: dict[int, int]
     last_id: int
@@ -208,13 +208,13 @@ class Closing:
     def want(self, id_: int, *, is_told: bool = False) -> None:
         """Have the others promise up to `id_`, an id that a reader waits for, unless they have.
 
-        `is_told`: whoever commits it, or has a copy, tells it to those who wait there, so for a moment nobody is asked who is waited for.
+        `is_told`: the primary that commits it, or a copy, tells it to the readers there, so for a moment no primary is asked.
         """
         self._wanted = max(self._wanted, id_)
         self._want(id_, is_told=is_told)
 
     def foresee(self, id_: int, *, primary: int, copies: Callable[[], Collection[int]]) -> None:
-        """Promise an id that `primary` is about to commit to who waits here, so that readers there wait for the commit alone.
+        """Promise an id that `primary` is about to commit to the readers that wait here, so that readers there wait for the commit alone.
 
         Those with `copies` are told of it as this node is, and do the same; of the others readers here need a promise that is asked for.
         """

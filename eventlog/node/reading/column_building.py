@@ -31,7 +31,7 @@ _AGAIN_S = 60.0  # after something went wrong
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class _Demand:
-    """A cache with readers who have filters: when one last asked, its last event and since when that is the last, and when to go on."""
+    """A cache with readers that have filters: when one last asked, its last event and since when that is the last, and when to go on."""
 
     cache: CacheState
     at: float

@@ -1,4 +1,4 @@
-"""Files of columns: history once more, laid out for readers with filters, who read the columns that they judge by and what matches.
+"""Files of columns: history once more, laid out for readers with filters: they read the columns that they judge by and what matches.
 
 A file holds every event of one cache between two ids, of the segments that had a copy here when it was made. All of them are
 scratch: a start begins without any, none is synced, and whatever is wrong with one is a reason to drop it and to read the log.

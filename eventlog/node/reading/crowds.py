@@ -1,6 +1,6 @@
 """Polls that ask the same and wait: one pull for all of them, and one answer, given to each in small slices.
 
-Followers who keep up ask the same again as soon as they are answered. A thousand of them are one pull that waits, one look at what is
+Followers that keep up ask the same again as soon as they are answered. A thousand of them are one pull that waits, one look at what is
 new and one encoded answer; what is left for each is to be noted when it asks, and its frame when there is news.
 """
 
@@ -20,7 +20,7 @@ from eventlog.wire.frames import SharedFrame
 
 @dataclass(slots=True, eq=False)
 class _Crowd:
-    """Those who ask the same poll, serialized in `key`, and wait with one pull. `joins_until` is a time of the loop."""
+    """The exchanges that ask the same poll, serialized in `key`, and wait with one pull. `joins_until` is a time of the loop."""
 
     key: bytes
     pull: Pull
@@ -30,7 +30,7 @@ class _Crowd:
 
 @dataclass(slots=True, eq=False)
 class _Due:
-    """An answer, and who is still to be given it; `given` have it."""
+    """An answer, and the exchanges still to be given it; `given` have it."""
 
     key: bytes
     pull: Pull
@@ -60,7 +60,7 @@ class CrowdsGround(Protocol):
 
 
 class Crowds:
-    """Who waits with others."""
+    """The polls that wait together."""
 
     def __init__(self, reads: CrowdsGround, *, pace: ReadPace = READ_PACE) -> None:
         self._reads = reads
@@ -68,13 +68,13 @@ class Crowds:
         self._open: dict[bytes, _Crowd] = {}
         self._due: deque[_Due] = deque()
         self._is_turn_due = False
-        self.waiting = 0  # who waits with somebody else's pull
+        self.waiting = 0  # polls that wait with another one's pull
         self.peak = 0
         self.due = 0  # answers to be given yet
         self.given = 0  # answers since start, beside one for each pull
 
     def join(self, exchange: Exchange) -> bool:
-        """Let a poll wait with those who ask the same; return whether there are any."""
+        """Let a poll wait with those that ask the same; return whether there are any."""
         key = exchange.message.poll.SerializeToString()
         crowd = self._open.get(key)
         if crowd is None:
@@ -168,7 +168,7 @@ class Crowds:
                 self._due.popleft()
 
     def _renew(self, due: _Due) -> None:
-        """Ask again for those who are left."""
+        """Ask again for those that are left."""
         members = [exchange for exchange in due.members if not exchange.is_over]
         self.due -= len(due.members)
         if not members:

@@ -1,6 +1,6 @@
 """Segments of which this node has no copy: their stored values are asked of nodes that have one, and joined here with the others.
 
-Whoever is asked answers as it would a reader of these segments, but with stored values as they are; all parts of an answer are cut
+The node that is asked answers as it would a reader of these segments, but with stored values as they are; all parts of an answer are cut
 at the lowest id that somebody got to. What is on the wire is what is in the logs, so any node can serve everything, one that owns
 nothing too.
 """
@@ -136,7 +136,7 @@ class Fetching:
         return asyncio.gather(*waiting)
 
     def _choose(self, segment: int) -> int:
-        """Return whom to ask for a segment; raises NotPrimary where there is nobody."""
+        """Return the node to ask for a segment; raises NotPrimary where there is none."""
         connected = self._members.incarnations if self._members is not None else {}
         for number in self._copies(segment):
             if number in connected:

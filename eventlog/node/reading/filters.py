@@ -1,4 +1,4 @@
-"""Filters of readers, compiled once for all who use the same on one cache. Compiling is done in the reader thread."""
+"""Filters of readers, compiled once for all that use the same on one cache. Compiling is done in the reader thread."""
 
 import asyncio
 from collections import OrderedDict
@@ -52,7 +52,7 @@ class Filters:
         if compiling is None:
             compiling = self._compiling[key] = self._thread.run(owner, lambda: self.compiler(spec, key[1]))
             compiling.add_done_callback(partial(self._keep, key))
-        return await asyncio.shield(compiling)  # one who leaves does not take it from the others
+        return await asyncio.shield(compiling)  # one that leaves does not take it from the others
 
     def _keep(self, key: Key, done: "asyncio.Future[CompiledFilter]") -> None:
         del self._compiling[key]

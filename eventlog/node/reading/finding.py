@@ -1,4 +1,4 @@
-"""Making a reader's answer from where it is cheapest to get: the tail, the store, other nodes. One for all who ask the same.
+"""Making a reader's answer from where it is cheapest to get: the tail, the store, other nodes. One for all that ask the same.
 
 What takes a moment is made in the reader thread. With a filter the answer is made of what matches, and scans far more than it holds.
 """
@@ -74,7 +74,7 @@ class Finding:
 
     @property
     def made(self) -> int:
-        """Return how many answers were made since start, each for all who ask the same."""
+        """Return how many answers were made since start, each for all that ask the same."""
         return self._answers.made
 
     def moved(self) -> None:
@@ -134,7 +134,7 @@ class Finding:
             nbytes_max=max(limits.nbytes, self._scan_step_bytes if matches is not None else 0) * cursor.share,
             events_max=limits.events if is_counted else NO_LIMIT,
         )
-        if found.upto < top:  # those who come here while more is committed ask the same
+        if found.upto < top:  # those that come here while more is committed ask the same
             key = (*key[:2], found.upto, *key[3:])
             shared = self._answers.get(key)
             if shared is not None:
@@ -176,7 +176,7 @@ class Finding:
         return plan_read(self._context.steps, pull, between=(floor, top), ahead=ahead, scan_bytes=self._scan_step_bytes)
 
     def _make(self, key: Key, pull: Pull, job: Callable[[], Answer]) -> Later:
-        """Have an answer made in the reader thread, for this pull and all who ask the same until it is there."""
+        """Have an answer made in the reader thread, for this pull and all that ask the same until it is there."""
         self._thread.run(pull.owner, job).add_done_callback(partial(self._made, key))
         return self._begin(key)
 
@@ -191,7 +191,7 @@ class Finding:
             later.set_result(self._answers.put(key, done.result()))
         else:
             later.set_exception(error)
-            later.exception()  # whoever asked may be gone
+            later.exception()  # the caller may be gone
 
 
 def _answer(values: StoredValues, pull: Pull, *, cursor: Cursor, top: int) -> Answer:
@@ -204,7 +204,7 @@ def _answer(values: StoredValues, pull: Pull, *, cursor: Cursor, top: int) -> An
 def plan_read(steps: StepIndex, pull: Pull, *, between: tuple[int, int], ahead: int, scan_bytes: int) -> HistoryRead:
     """Return what to read for a pull whose cursor is below the tail, about `ahead` bytes of it, `scan_bytes` for a filter.
 
-    `between` is (the id at which all history ends, the id at which its answer ends at the latest). Who has a filter looks at far more
+    `between` is (the id at which all history ends, the id at which its answer ends at the latest). A reader with a filter looks at far more
     than it is answered.
     """
     floor, top = between

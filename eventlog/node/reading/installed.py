@@ -1,4 +1,4 @@
-"""Which named filters the members of a cluster have installed: a filter is used by whoever serves a reader, so all must have it."""
+"""Which named filters the members of a cluster have installed: any node may serve a reader, so all must have its filter."""
 
 import asyncio
 from typing import TYPE_CHECKING, Protocol

@@ -84,14 +84,14 @@ class ReadPace:
 
     slice_s: float = 0.001  # of a round, by the time that the thread works
     slice_looks: int = 24  # and what these make the loop do next: answers to send, requests to take
-    renew_served: int = 200  # at least, before what was committed meanwhile is read for those who are left in a round
+    renew_served: int = 200  # at least, before what was committed meanwhile is read for the readers left in a round
     pause_factor: float = 2
     answer_s: float = 0.00004  # a long poll on a machine of 2.5 GHz, until it is measured here
     turn_s: float = 0.001
     turn_looks: int = 24
-    long_ms: int = 1_000  # from here on waits share timers, and those who wait alike a pull
+    long_ms: int = 1_000  # from here on waits share timers, and those that wait alike share a pull
     tick_ms: int = 100  # a long wait ends so much later, at most
-    join_ms: int = 100  # after the first of a crowd: who comes later waits in another, so that all wait about as long as they asked for
+    join_ms: int = 100  # after the first of a crowd: a later one waits in another, so that all wait about as long as they asked for
     slice_answers: int = 24  # of a crowd, in one turn of the loop, and as many requests that follow: a write waits no longer than for these
     renew_answers: int = 200  # after so many the others get what was committed meanwhile, too
     scan_step_bytes: int = FILTER_SCAN_STEP_BYTES
@@ -108,7 +108,7 @@ READ_PACE = ReadPace()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delivered:
-    """What a pull got, encoded: `message` is a Message's serialization, the same object for all who got the same.
+    """What a pull got, encoded: `message` is a Message's serialization, the same object for all that got the same.
 
     `upto` is the id up to which everything wanted was in it; `is_end` says that there was nothing more at that moment. For another
     node it is not encoded: `parts` say what the body holds. `shared` is what many get, message and body in one.
@@ -168,7 +168,7 @@ class Pull:
 
     @property
     def refusal(self) -> EventLogError | None:
-        """Why nothing of its cache is answered any more. Members are given what is stored, and who waits for an id alone reads nothing."""
+        """Why nothing of its cache is answered any more. Members are given what is stored, and a wait for an id reads nothing."""
         if self.cache.dropped:
             return CacheDropped(cache=self.cache.name)
         if not self.cache.options.events and not self.limits.is_raw and self.cursor.lowest < self.until:

@@ -48,7 +48,7 @@ class Reach:
 
 
 class Stalls:
-    """Tells followers who stand still what holds them: `say` ends their pull with it. `refresh` brings the limits up to date."""
+    """Tells followers that stand still what holds them: `say` ends their pull with it. `refresh` brings the limits up to date."""
 
     def __init__(
         self,
@@ -102,7 +102,7 @@ class Stalls:
                 raise NotPrimary(segment=segment)
 
     def watch(self) -> None:
-        """Look after whoever waits now, and until nobody does."""
+        """Look after the readers that wait now, until none does."""
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(self._stalled_ms / 1000, self._look)
 

@@ -1,6 +1,6 @@
 """The reader thread: answers that need the store, or more than a moment of work, are made here, one at a time and in turns.
 
-It never waits in the storage thread's queue and never holds the loop: whoever asks gets a future. Every owner (a connection) has
+It never waits in the storage thread's queue and never holds the loop: a caller gets a future. Every owner (a connection) has
 a queue of its own, and they are served round robin, so one with many requests delays another by one answer at most.
 """
 

@@ -5,11 +5,11 @@ answer: twice as long as it worked, and so long that answers take no more than `
 the look: it is the request that brought it and the next one, both ways through the kernel. So it is measured what the loop used from
 one round to the next, and shared out among the answers. A few readers cost next to no pause.
 
-A round goes in slices, and the loop does other things in between: a write waits for a slice, not for a thousand readers. Who is looked
+A round goes in slices, and the loop does other things in between: a write waits for a slice, not for a thousand readers. A reader looked
 at late in a round gets what was committed since it began; so a look whose answer many wait for is followed by no other until all of them
 have it. Readers of caches without news are not touched.
 
-Of readers that lag a few are looked at in each turn of the loop, the others wait in the order of their coming: a thousand who read on as
+Of readers that lag a few are looked at in each turn of the loop, the others wait in the order of their coming: a thousand that read on as
 fast as they are answered would otherwise all be looked at between two steps of a write.
 """
 
@@ -96,7 +96,7 @@ class Rounds:
         self._apart = RoundPace(lambda: answers.given + answers.due, pace=pace)
         self._spent_s = 0.0
         self._looks = 0
-        self._renewed = 0  # how many were served when those who follow were last given what is new
+        self._renewed = 0  # how many were served when the followers were last given what is new
         self._is_news = False  # since the slice before
         self._count = 0
         self.peak = 0
@@ -126,7 +126,7 @@ class Rounds:
 
     @property
     def looks_due(self) -> int:
-        """Return how many are still to be looked at: who is left of the round that goes on, and who had news since it began."""
+        """Return how many are still to be looked at: what is left of the round that goes on, and what had news since it began."""
         return len(self._work) + sum(len(self._waiting.get(cache_id, ())) for cache_id in self._dirty)
 
     def waiting(self, cache_id: int | None = None) -> list[Pull]:
@@ -199,7 +199,7 @@ class Rounds:
             self._schedule()
 
     def _renew_late(self) -> None:
-        """Let those who are left have what came in the meantime, once enough were served."""
+        """Let the readers that are left have what came in the meantime, once enough were served."""
         if self._is_news and (served := self._apart.count(self._looks)) >= self._renewed + self._pace.renew_served:
             self._is_news, self._renewed = False, served
             self._renew()
@@ -237,7 +237,7 @@ class Turns:
         self._waiting.pop(pull, None)
 
     def stop(self) -> list[Pull]:
-        """Look at nobody any more; return who waited."""
+        """Look at no pull any more; return those that waited."""
         if self._next is not None:
             self._next.cancel()
         waiting, self._waiting = list(self._waiting), {}

@@ -1,7 +1,7 @@
-"""One answer for all who ask the same: kept, handed on within a round, and serialized once.
+"""One answer for all that ask the same: kept, handed on within a round, and serialized once.
 
-`AnswerCache` keeps answers for followers of one cache, and for many who read one history one after the other. `Alike` hands what the
-first reader of a round got to those who stand at its place. `Shared` holds the bytes of an answer.
+`AnswerCache` keeps answers for followers of one cache, and for many that read one history one after the other. `Alike` hands what the
+first reader of a round got to those that stand at its place. `Shared` holds the bytes of an answer.
 """
 
 from collections import OrderedDict
@@ -93,7 +93,7 @@ class AnswerCache:
         return shared
 
     def put(self, key: Key, answer: Answer) -> Shared:
-        """Keep an answer for others who ask the same; return the one to give."""
+        """Keep an answer for others that ask the same; return the one to give."""
         if key in self._answers:
             return self._answers[key]
         self.made += 1
@@ -117,7 +117,7 @@ def _weight(key: Key, shared: Shared) -> int:
 
 
 class Alike:
-    """What was delivered since `clear`, by who would get the same. Between `begin` and `end` of a pull its answer is noted."""
+    """What was delivered since `clear`, by the readers that would get the same. Between `begin` and `end` of a pull its answer is noted."""
 
     def __init__(self) -> None:
         self._found: dict[Sameness, tuple[Delivered, Answer]] = {}

@@ -1,6 +1,6 @@
 """A watch: the same pull again and again on one stream, as fast as the reader gives credit.
 
-A follower who stops reading costs its cursor: the next item is made when there is credit, and not before. Followers with a filter are
+A follower that stops reading costs its cursor: the next item is made when there is credit, and not before. Followers with a filter are
 told now and then where they stand, so that retention does not overtake the place that they would come back to.
 """
 
@@ -17,7 +17,7 @@ from eventlog.transport.connection import Exchange
 from eventlog.wire.eventlog_pb2 import Watch
 
 ITEM_BYTES_MIN = 16 * KIB
-UNREAD_BYTES_MAX = 32 * MIB  # the last item of every watch together: who does not read leaves it here
+UNREAD_BYTES_MAX = 32 * MIB  # the last item of every watch together: a follower that does not read leaves it here
 
 
 async def serve_watch(reads: Reads, exchange: Exchange) -> None:
@@ -78,7 +78,7 @@ async def _send_all(reads: Reads, exchange: Exchange, items: "_Items", *, wait_m
             pull.told, wait_ms = pull.cursor.key, reads.pace.position_told_ms
         delivered = await items.next()
         exchange.stream_send(*delivered.content)
-        pull.skips_trimmed = False  # only the beginning may skip; whoever is overtaken later hears of it
+        pull.skips_trimmed = False  # only the beginning may skip; a reader overtaken later hears of it
         if pull.until < ID_MAX and delivered.upto >= pull.until:
             return
 

@@ -74,7 +74,7 @@ class CacheChanges:
         return cache
 
     async def drop(self, name: str) -> None:
-        """Drop a cache and all that is stored of it; whoever reads it is told."""
+        """Drop a cache and all that is stored of it; its readers are told."""
         async with self._node.changing_caches:
             record = await self._node.cache_records.drop(name)
             cache = next((cache for cache in self._node.caches if cache.cache_id == record.id), None)

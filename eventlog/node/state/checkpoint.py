@@ -53,7 +53,7 @@ class Checkpoints:
         self._turn = asyncio.Lock()
 
     async def write(self) -> None:
-        """Write how far the state has come, if it moved. On return the store has it, whoever wrote it."""
+        """Write how far the state has come, if it moved. On return the store has it, even where another call wrote it."""
         async with self._turn:
             await self._begin()
 

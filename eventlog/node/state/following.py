@@ -171,7 +171,7 @@ class Followed:
             behind = self.learned(behind, self._goal[behind])
 
     def unattended(self, segments: Ints) -> Ints:
-        """Return those of `segments` that nobody reads at the moment; who reads one goes on until it is where it was told to go."""
+        """Return those of `segments` that no replay reads at the moment; a replay goes on until it is where it was told to go."""
         return segments[[segment not in self._reading for segment in segments.tolist()]]
 
     async def _read_once(self, segment: int) -> None:
@@ -187,7 +187,7 @@ class Followed:
             ended.set()
 
     async def _meet(self) -> None:
-        """Ask for caches that values kept here name and nobody knows yet; who is not known then was dropped."""
+        """Ask for caches that values kept here name and nobody knows yet; one that is not known then was dropped."""
         strange = {cache for arrived in self._kept for cache in arrived.cache_ids if not self._knows(cache)}
         if strange:
             await self._refresh_caches()

@@ -45,7 +45,7 @@ class FreshnessGround(Protocol):
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class _Question:
-    """What the metadata store is asked next. Whoever comes before it is asked shares the answer: `task` returns the segments confirmed."""
+    """What the metadata store is asked next. Callers until it is asked share the answer: `task` returns the segments confirmed."""
 
     segments: set[int] = field(default_factory=set)
     task: "asyncio.Task[frozenset[int]]"
@@ -136,7 +136,7 @@ class Freshness:
             question = self._next = _Question(task=task)
             self._node.own(task)
         question.segments.update(segments)
-        await asyncio.wait((question.task,))  # shared: one who gives up does not take it from the others
+        await asyncio.wait((question.task,))  # shared: a caller that gives up does not take it from the others
         return frozenset() if question.task.cancelled() else question.task.result()
 
     async def _ask_next(self) -> frozenset[int]:

@@ -3,7 +3,7 @@
 A pin is exact: in the step on the loop in which the ids are noted, everything applied up to them is in the storage thread's queue or
 in the store, and the snapshot is taken by a job that stands behind it and before whatever comes later.
 
-Pins are local to a node and few. Losing one is no error: whoever reads goes on after the last key as of a later moment.
+Pins are local to a node and few. Losing one is no error: its reader goes on after the last key as of a later moment.
 """
 
 import asyncio
@@ -106,7 +106,7 @@ class Pins:
         pin.used = asyncio.get_running_loop().time()
 
     def drop(self, pin: Pin) -> None:
-        """Let go of a pin; who still reads from it loses it."""
+        """Let go of a pin; a reader that still uses it loses it."""
         if pin.is_open:
             pin.is_open = False
             pin.snapshot.close()

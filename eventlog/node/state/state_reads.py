@@ -1,7 +1,7 @@
-"""Reading entries as of one moment, for whoever goes through all of them: here, or at the node that leads the segments.
+"""Reading entries as of one moment, for readers that go through all of them: here, or at the node that leads the segments.
 
 Everything is read from pins (`pins.py`), in batches made in a thread. What a reader knows of its place comes with each request, so any
-node goes on where another one stopped. `state_first.py` and `iterations.py` are the two who read.
+node goes on where another one stopped. `state_first.py` and `iterations.py` are the two that read.
 
 One batch (`scan`) is read, judged, cut and laid out in the reader thread.
 """
@@ -255,7 +255,7 @@ class StateAsk:
     """What a reader wants next of `segments`, the first of them after the key `after`, which was read as of `pin`.
 
     Only keys that begin with `prefix` count, and entries that match `filter`; keys or values in `without` are not answered.
-    `held` is the pin that this reader had before. `any_copy`: one that lags behind its primary will do, as for whoever reads the tail
+    `held` is the pin that this reader had before. `any_copy`: one that lags behind its primary will do, as for a reader of the tail
     afterwards, or has waited for it; `is_led`: only what is led here will. `owner` is whose turn it takes.
     """
 
@@ -287,7 +287,7 @@ class StateFound:
 
 
 class StateReads:
-    """All who read the state of a node as of one moment."""
+    """All readers of a node's state as of one moment."""
 
     def __init__(self, node: StateReadsGround, *, thread: ReaderThread) -> None:
         self._node = node
@@ -313,7 +313,7 @@ class StateReads:
         """Return the next batch; it may be without entries where few match.
 
         Raises:
-            NotPrimary: nobody who has the first segment can be asked now.
+            NotPrimary: no node that has the first segment can be asked now.
             CacheDropped, CorruptData: it cannot be read at all.
         """
         return (await self.read_ahead(ask, batches=1, is_forwarded=is_forwarded))[0]

@@ -4,7 +4,7 @@ A task is an entry point of the group `eventlog.tasks`, a factory: it gets the p
 
     async def run(self, batch: TaskBatch) -> Mapping[str, int | float] | None
 
-which is called with some entries at a time, of segments that this node leads. What it returns is added up, name by name, for whoever
+which is called with some entries at a time, of segments that this node leads. What it returns is added up, name by name, for whatever
 asked. `count` and `remove` are there without being installed.
 """
 

@@ -1,4 +1,4 @@
-"""When groups begin: which are in flight, which of them hold up the next one, and who wants none to begin at all.
+"""When groups begin: which are in flight, which of them hold up the next one, and what wants none to begin at all.
 
 A group costs each of its nodes the same few hundred microseconds however small it is. So a new one begins when the last ones are on disk
 here, and small ones wait until these are committed, too: what arrives meanwhile goes together. Two things end that wait. What waits may

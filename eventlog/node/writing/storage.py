@@ -7,7 +7,7 @@ paid per group, never per event. Appends overtake every job but a barrier, which
 What groups change in the state goes there a moment later, that of several together and segment by segment: neighbouring keys cost
 RocksDB about half of what scattered ones do. Nothing but appends overtakes it; they do so between its writes, too.
 
-How far the logs go is written beside them within milliseconds, while nobody waits: whoever is told of an append often runs only when
+How far the logs go is written beside them within milliseconds, while nobody waits: what is told of an append often runs only when
 this thread rests.
 
 Where there is no space, an append fails and a change of the state waits: it is readable from the overlay meanwhile, and whatever
@@ -72,7 +72,7 @@ class Append:
 class _Job:
     act: Callable[[], Any] | None = None
     append: Append | None = None
-    sink: "asyncio.Future[Any] | Told | None" = None  # who is told of the outcome
+    sink: "asyncio.Future[Any] | Told | None" = None  # what is told of the outcome
     is_vital: bool = False  # an error fences the store
     is_barrier: bool = False
     needs_state: bool = False
@@ -397,4 +397,4 @@ def _tell(told: Told, error: BaseException | None) -> None:
     try:
         told(error)
     except Exception as bug:  # noqa: BLE001 -- the edge of the loop: the others are told all the same
-        asyncio.get_running_loop().call_exception_handler({"message": "a bug in who was told of an append", "exception": bug})
+        asyncio.get_running_loop().call_exception_handler({"message": "a bug in what was told of an append", "exception": bug})

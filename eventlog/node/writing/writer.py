@@ -48,7 +48,7 @@ Steps = Callable[[int, int, int, int], list[tuple[int, int, int, int]]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriterHooks:
-    """Whom the writer tells, each in the same step as what it tells: ids stamped for segments, segments committed, the group."""
+    """What the writer tells, each in the same step as what it tells of: ids stamped for segments, segments committed, the group."""
 
     steps: Steps
     stamped: Callable[[Ints, int, int], None]

@@ -6,7 +6,7 @@
 - A snapshot is an iterator that was made at its moment, which RocksDB keeps at it as long as it lives. rocksdict has snapshots, too, but
   only their point reads keep to the moment: their iterators show what is there now (0.3.29).
 - What such an iterator costs is the buffers that were being filled when it was made: they stay in memory after they were written out, so
-  whoever takes many looks at `Store.pinned_bytes`.
+  a caller that takes many looks at `Store.pinned_bytes`.
 - An iterator can be sought again and used from any thread, by one at a time. Moving one past its end kills the process: it is moved only
   where it has a key.
 """
@@ -146,7 +146,7 @@ class RocksSnapshot:
             if iterator is None:
                 raise ClientClosed(what="snapshot")
             held = [iterator]
-            del iterator  # whoever keeps an error keeps this frame, and with an iterator the database's LOCK
+            del iterator  # a holder of the error holds this frame, and with an iterator the database's LOCK
             return calling(lambda: _read(held.pop(), (lower, upper), rows_max, bytes_max), self._judge)
 
     def close(self) -> None:

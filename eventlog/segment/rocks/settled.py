@@ -116,7 +116,7 @@ class Settling:
         self._manifest: Manifest | None = None
 
     def begin(self, ids: Ints) -> None:
-        """Take it that the log is whole up to `ids`: whoever opened the store has looked. What an opening reads of journals it flushes."""
+        """Take it that the log is whole up to `ids`: the opening has looked. What an opening reads of journals it flushes."""
         with self._lock:
             self._ids, self._reached = ids.copy(), ids.copy()
         self.settle()

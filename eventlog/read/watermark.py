@@ -14,10 +14,10 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from eventlog.arrays import Ints
+from eventlog.arrays import NONE, Ints
 from eventlog.errors import BadMessage
 
-_NONE = np.iinfo(np.int64).max
+_NOWHERE = np.iinfo(np.int64).max
 PROMISE: Final = np.dtype([("id", "<i8"), ("segment", "<u2"), ("zero", "<u2"), ("epoch", "<u4"), ("last_id", "<i8")])
 
 
@@ -47,7 +47,7 @@ class Promises:
         self._epochs = np.zeros(segments, np.int64)
         self._leads = np.zeros(segments, bool)
         self._last_ids = np.zeros(segments, np.int64)
-        self._first = np.full(segments, _NONE)
+        self._first = np.full(segments, _NOWHERE)
         self._last = np.zeros(segments, np.int64)
         self._made = 0
 
@@ -56,7 +56,7 @@ class Promises:
         self._leads[segments] = True
         self._epochs[segments] = epochs
         self._last_ids[segments] = last_ids
-        self._first[segments] = _NONE
+        self._first[segments] = _NOWHERE
 
     def resign(self, segments: Ints) -> None:
         """Promise nothing for `segments` any more."""
@@ -83,12 +83,12 @@ class Promises:
         only = _only(segments)
         if only >= 0:
             if self._last.item(only) <= upto:
-                self._first[only] = _NONE
+                self._first[only] = _NOWHERE
             elif self._first.item(only) <= upto:
                 self._first[only] = upto + 1
             return
         first = self._first[segments]
-        self._first[segments] = np.where(self._last[segments] <= upto, _NONE, np.where(first <= upto, upto + 1, first))
+        self._first[segments] = np.where(self._last[segments] <= upto, _NOWHERE, np.where(first <= upto, upto + 1, first))
 
     def make(self, now_id: int) -> list[Promise]:
         """Return what can be promised when nothing at or below `now_id` will be stamped any more.
@@ -140,10 +140,15 @@ class LowWatermark:
         self.is_all_here = np.count_nonzero(self.here) == len(self.here)
         self._raise(slice(None))
 
-    def named(self, segments: Ints) -> Ints:
-        """Return the last committed id that was named with the highest promise known of each segment; 0: none."""
-        found: Ints = self._named[segments]
-        return found
+    def far(self, asked: Ints | None) -> Ints:
+        """Return the segments of `asked` (None: all) that are read at other nodes."""
+        if self.is_all_here:
+            return NONE
+        return np.flatnonzero(~self.here) if asked is None else asked[~self.here[asked]]
+
+    def named(self, segments: Ints) -> int:
+        """Return the highest id of those that were named with the highest promises known of some segments; 0: none."""
+        return int(self._named[segments].max(initial=0))
 
     def hear(self, promise: Promise) -> None:
         """Take a promise in, from any node; one of an earlier epoch adds nothing."""

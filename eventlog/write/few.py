@@ -182,7 +182,7 @@ def _holds(condition: KeyCondition, version: int) -> bool:
 
 
 def _can_be_read(cache: CacheState, key: bytes, value: bytes | None, headers: bytes) -> bool:
-    if not (cache.options.bytes_keys or key.isascii()) or not are_headers(headers):
+    if not (cache.options.bytes_keys or key.isascii()) or (headers and not are_headers(headers)):
         return False
     return value is None or cache.options.format != "json" or is_json(value)
 

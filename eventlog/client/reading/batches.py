@@ -189,8 +189,9 @@ class EventBatch(ArrowRows):
         Grouped by segment (`order="segment"`) they have no `position`: behind none of them everything up to its id has been delivered.
         """
         piece, order, asked = self._piece, self._order, self.source.columns
-        check_asked("key", asked)
-        check_asked("value", asked)
+        if asked is not None:
+            check_asked("key", asked)
+            check_asked("value", asked)
         source = msgspec.structs.replace(self.source, position_at=_no_position) if self._is_grouped else self.source
         numbers = (self.ids, self.kinds, self.segments, self.offsets)
         keys, values = items_of(piece.keys, order), items_of(piece.values, order)

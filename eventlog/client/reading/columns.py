@@ -40,9 +40,9 @@ def check_names(option: str, given: tuple[str, ...], names: tuple[str, ...]) -> 
         raise InvalidArgument(why=f"columns is empty: choose of {', '.join(names)}")
 
 
-def left_out(columns: tuple[str, ...] | None) -> list[str]:
-    """Return which columns nodes need not answer where some are asked for."""
-    return [] if columns is None else sorted(CONTENT.difference(columns))
+def left_out(columns: tuple[str, ...]) -> list[str]:
+    """Return which columns nodes need not answer where these are asked for."""
+    return sorted(CONTENT.difference(columns))
 
 
 def check_asked(name: str, columns: tuple[str, ...] | None) -> None:

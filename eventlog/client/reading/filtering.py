@@ -45,7 +45,7 @@ def filter_of(
         raise InvalidArgument(why="parameters are the values of placeholders in where, and there is no where")
     if params and filter is None:
         raise InvalidArgument(why="params are those of a filter, and none is named")
-    fields = _fields(select)
+    fields = [] if select is None else _fields(select)
     if where is None and filter is None and not fields and not continuous:
         return None
     named = _NAMED.fullmatch(filter or "")
@@ -82,9 +82,7 @@ def compiled_here(chosen: Filter, info: CacheInfo) -> "Compiled":
     return compile_filter(FilterSpec(where=chosen.where, parameters=chosen.parameters, select=tuple(chosen.select)), context)
 
 
-def _fields(select: Select | None) -> list[str]:
-    if select is None:
-        return []
+def _fields(select: Select) -> list[str]:
     fields: Sequence[object] = select.split(",") if isinstance(select, str) else list(select)
     found = [field.strip() for field in fields if isinstance(field, str)]
     if len(found) < len(fields) or not all(found):

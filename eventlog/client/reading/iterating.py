@@ -269,7 +269,7 @@ class EntryReader:
             batch_bytes=wanted.batch_bytes,
             metadata=wanted.metadata,
             prefix=wanted.prefix,
-            without=left_out(wanted.columns),
+            without=[] if wanted.columns is None else left_out(wanted.columns),
             cursors=[CursorMessage(segment=own.segment, key=own.key, pin=own.pin) for own in cursors],
         )
         if wanted.filter is not None:

@@ -307,7 +307,7 @@ class CacheReads(CacheByKey):
             last_id=answer.last_id,
             is_end=answer.end,
             low_watermark=answer.low_watermark,
-            stalled=stalled(answer),
+            stalled=stalled(answer) if answer.stalled else (),
             held_percent=answer.held_percent,
         )
 

@@ -70,7 +70,8 @@ class Reading:
         elif not self.state_first:
             poll.after = self.after
         poll.listener = self.listener
-        poll.without.extend([] if self.has_state else left_out(self.columns))
+        if self.columns is not None and not self.has_state:
+            poll.without.extend(left_out(self.columns))
         if self.goes_on:
             poll.ClearField("after")
         return poll
@@ -94,9 +95,10 @@ class Reading:
 
     def token_after(self, answer: PollAnswer) -> str:
         """Return the token to go on with after an answer, empty where it has none."""
-        position = self.after_answer(answer).position if answer.position else None
-        if position is not None and position.steps:
-            return token.to_text(position)
+        if self.has_state and answer.position:
+            position = self.after_answer(answer).position
+            if position is not None and position.steps:
+                return token.to_text(position)
         return token_text(answer.position)
 
     def is_done(self, answer: PollAnswer) -> bool:
@@ -123,15 +125,15 @@ def start_of(*, from_id: int | str | None, from_time: int | datetime | None, pos
     return 0, None if position is None else read_token(position)
 
 
-def begins_with_state(state_first: bool, start: Start, place: Position | None) -> bool:  # noqa: FBT001 -- a caller's own word
-    """Return whether a read begins with the state; one that goes on from a position does as that says.
+def begins_with_state(start: Start, place: Position | None) -> bool:
+    """Return whether a read that asks for the state first begins with it; one that goes on from a position does as that says.
 
     Raises:
         InvalidArgument: it is to begin somewhere in the log as well.
     """
-    if state_first and start:
+    if start:
         raise InvalidArgument(why="a read that begins with the state begins nowhere else: leave from_id and from_time out")
-    return state_first and place is None
+    return place is None
 
 
 def checked_tail(tail: int) -> int:
@@ -331,7 +333,7 @@ class PollWanted:
                 params=self.params,
                 continuous=self.continuous,
             ),
-            state_first=begins_with_state(self.state_first, start, place),
+            state_first=self.state_first and begins_with_state(start, place),
         )
         return start, reading
 

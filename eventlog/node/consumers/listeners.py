@@ -23,8 +23,7 @@ from eventlog.node.consumers.inner import Inner
 from eventlog.node.consumers.listener_home import WARN_PERCENTS, KeptListener, ListenerHome
 from eventlog.node.reading.answers import Reads
 from eventlog.node.reading.filters import message_of
-from eventlog.node.reading.pulls import Pull, id_asked
-from eventlog.node.reading.state_first import is_state_read
+from eventlog.node.reading.pulls import Pull, id_asked, is_state_read
 from eventlog.predicate.spec import FilterSpec
 from eventlog.read import token
 from eventlog.read.position import Position, SegmentPositions

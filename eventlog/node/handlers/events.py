@@ -17,9 +17,9 @@ from eventlog.node.reading.answers import Reads, when_seen
 from eventlog.node.reading.closing import Closing
 from eventlog.node.reading.crowds import give as give_answer
 from eventlog.node.reading.crowds import refuse as refuse_answer
-from eventlog.node.reading.filters import is_filtered, spec_of
-from eventlog.node.reading.pulls import Delivered, Pull
-from eventlog.node.reading.state_first import StateNode, answer_state, is_state_read, send_state
+from eventlog.node.reading.filters import spec_of
+from eventlog.node.reading.pulls import Delivered, Pull, is_state_read
+from eventlog.node.reading.state_first import StateNode, answer_state, send_state
 from eventlog.node.reading.watches import serve_watch
 from eventlog.predicate.spec import CompiledFilter
 from eventlog.read.steps import LastEvents
@@ -45,9 +45,10 @@ class ReadingNode(StateNode, Protocol):
 def poll(node: ReadingNode, exchange: Exchange) -> None:
     """Answer with what follows a position, at once or when there is something."""
     request = exchange.message.poll
-    if exchange.has_room and node.reads.crowds.join(exchange):
+    has_room = exchange.has_room
+    if has_room and request.wait_ms and node.reads.crowds.join(exchange):
         return
-    if exchange.has_room and not request.listener and not is_filtered(request) and not is_state_read(request):
+    if has_room and not (request.listener or request.HasField("filter") or is_state_read(request)):
         _poll(node, exchange, None)
     else:
         work = see_through(exchange, _poll_when_ready(node, exchange))
@@ -68,7 +69,7 @@ def _poll(node: ReadingNode, exchange: Exchange, matches: CompiledFilter | None,
     except EventLogError as error:
         exchange.fail(error)
         return
-    if matches is None and listening is None and node.reads.crowds.open(exchange, pull):
+    if matches is None and listening is None and pull.wait_ms and node.reads.crowds.open(exchange, pull):
         return
     pull.owner = exchange.connection
     pull.done = partial(_answer, exchange) if listening is None else partial(_answer_listener, node, exchange, listening.asked.listener)

@@ -23,7 +23,7 @@ from eventlog.limits import (
 )
 from eventlog.node.reading.column_files import ColumnFiles
 from eventlog.node.reading.crowds import Crowds
-from eventlog.node.reading.fetch import Fetching, far_of, named_of
+from eventlog.node.reading.fetch import Fetching
 from eventlog.node.reading.filters import Filters, segments_of
 from eventlog.node.reading.finding import Finding, Later, NotFetched
 from eventlog.node.reading.pulls import READ_PACE, Delivered, Pull, ReadContext, ReadPace, begin
@@ -303,17 +303,18 @@ class Reads:
             raise refusal
         if self.kept.is_trimmed(pull):
             return
-        self._check_diverged(pull)
+        if self._lost:
+            self._check_diverged(pull)
         limit = self.limit(cursor.asked)
         top = min(limit, pull.until)
         lowest = cursor.lowest
         floor = tail.floor(cache.cache_id)
-        far = far_of(self._context.low, cursor)
+        far = self._context.low.far(cursor.asked)
         if lowest >= floor or len(far) == self._context.segments:
             is_behind_all = tail.last_id(cache.cache_id) <= lowest
         else:
             is_behind_all = self._context.closing.is_alone and not cache.events_kept
-        if is_behind_all and named_of(self._context.low, far) <= lowest:
+        if is_behind_all and (not len(far) or self._context.low.named(far) <= lowest):
             cursor.advance(top)
         elif lowest < top:
             found = self._finding.find(pull, top=top, floor=min(floor, limit), far=far)
@@ -336,7 +337,8 @@ class Reads:
 
     def _last_id(self, pull: Pull) -> int:
         """Return the id above which no event of a pull is known of."""
-        return max(self._context.tail.last_id(pull.cache.cache_id), named_of(self._context.low, far_of(self._context.low, pull.cursor)))
+        last_id, low = self._context.tail.last_id(pull.cache.cache_id), self._context.low
+        return last_id if low.is_all_here else max(last_id, low.named(low.far(pull.cursor.asked)))
 
     def _idle(self, pull: Pull, limit: int) -> None:
         """Nothing to read: end here, or wait."""
@@ -369,7 +371,7 @@ class Reads:
 
     def _wait(self, pull: Pull) -> None:
         self.rounds.add(pull)
-        if len(far_of(self._context.low, pull.cursor)):
+        if len(self._context.low.far(pull.cursor.asked)):
             self._held_caches.add(pull.cache.cache_id)  # nothing but a promise tells of news there
         if not self._context.closing.is_alone:
             self._context.closing.follow(on=True)

@@ -90,7 +90,7 @@ class Crowds:
     def open(self, exchange: Exchange, pull: Pull) -> bool:
         """Have a pull answered for a poll that others may join; return whether it is of that kind."""
         poll = exchange.message.poll
-        if (pull.wait_ms or 0) < self._pace.long_ms or poll.latest or poll.notify:
+        if not pull.wait_ms or pull.wait_ms < self._pace.long_ms or poll.latest or poll.notify:
             return False
         self._start(poll.SerializeToString(), pull, [exchange])
         return True

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from eventlog.arrays import NONE, Ints
+from eventlog.arrays import Ints
 from eventlog.batch.layout import read_head
 from eventlog.batch.marks import CONTENT
 from eventlog.errors import BadMessage, EventLogError, NotPrimary
@@ -28,7 +28,6 @@ from eventlog.read.cursor import Cursor, SegmentEnds
 from eventlog.read.filtered import Gathered, merge_gathered, read_matched
 from eventlog.read.history import checked
 from eventlog.read.position import OFFSET_UNKNOWN, SegmentPositions
-from eventlog.read.watermark import LowWatermark
 from eventlog.segment.keys import log_key
 from eventlog.segment.port import Pair
 from eventlog.state.caches import CacheState
@@ -51,18 +50,6 @@ class Fetched:
     pairs: list[Pair] = field(default_factory=list)
     is_trimmed: bool = False
     gathered: Gathered | None = None
-
-
-def far_of(low: LowWatermark, cursor: Cursor) -> Ints:
-    """Return the asked segments that are read at other nodes."""
-    if low.is_all_here:
-        return NONE
-    return np.flatnonzero(~low.here) if cursor.asked is None else cursor.asked[~low.here[cursor.asked]]
-
-
-def named_of(low: LowWatermark, far: Ints) -> int:
-    """Return the id of the last event that others are known to have committed in segments that are read there."""
-    return int(low.named(far).max()) if len(far) else 0
 
 
 class Fetching:

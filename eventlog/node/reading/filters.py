@@ -77,11 +77,6 @@ class Filters:
         return {"filters_compiled": (len(self._compiled), self._entries_max, self.peak)}
 
 
-def is_filtered(poll: Poll) -> bool:
-    """Return whether a request wants some events only."""
-    return poll.HasField("filter") and spec_of(poll.filter) is not None
-
-
 def spec_of(filter_: Filter) -> FilterSpec | None:
     """Return what a request's filter says, None where it wants everything as it is."""
     spec = FilterSpec(

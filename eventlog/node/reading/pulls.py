@@ -187,7 +187,7 @@ def begin(context: ReadContext, poll: Poll, *, limit: Callable[[Ints | None], in
     cache = context.caches.find(poll.cache_id)
     if not cache.options.events:
         raise NoEvents(cache=cache.name)
-    asked = segments_of(poll, context.segments)
+    asked = segments_of(poll, context.segments) if poll.segments else None
     cursor = _cursor_of(context, poll, cache=cache, asked=asked)
     if poll.latest:
         cursor = Cursor.at_id(context.segments, limit(cursor.asked), asked=cursor.asked)
@@ -232,6 +232,11 @@ def _cursor_of(context: ReadContext, poll: Poll, *, cache: CacheState, asked: In
     if poll.WhichOneof("from") == "position":
         return _cursor_at(context, token.decode(poll.position), cache=cache, asked=asked)
     return Cursor.at_id(context.segments, id_asked(poll), asked=asked)
+
+
+def is_state_read(poll: Poll) -> bool:
+    """Return whether a request asks for entries before events: it says so, or its position stands among entries."""
+    return poll.state_first or token.is_unread(poll.position)
 
 
 def id_asked(poll: Poll) -> int:

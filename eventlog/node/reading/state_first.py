@@ -31,11 +31,6 @@ class StateNode(ReadContext, Protocol):
     def state_reads(self) -> StateReads: ...
 
 
-def is_state_read(poll: Poll) -> bool:
-    """Return whether a request asks for entries before events: it says so, or its position stands among entries."""
-    return poll.state_first or (poll.WhichOneof("from") == "position" and token.is_unread(poll.position))
-
-
 async def answer_state(node: StateNode, exchange: Exchange, matches: CompiledFilter | None) -> None:
     """Answer a poll with the next entries; the bare notification that there are some has the place before them."""
     poll = exchange.message.poll

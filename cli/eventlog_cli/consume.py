@@ -121,7 +121,7 @@ def command(
     with open_client() as client:
         cache, listener = client.cache(cache_name), reading["listener"]
         if tail is not None and kept is None:
-            ends = cache.log_ends(tail=tail, segments=reading["segments"])
+            ends = cache.log_ends(tail=tail, segments=reading["segments"], whole=not reading["follow"])
             start = ends.tail_id or 0
             reading["until_id"] = None if reading["follow"] else ends.last_id
         elif start == "latest":
@@ -290,7 +290,7 @@ def consume_group(cache_name: str, chosen: GroupRead, render: Render, **reading:
         cache = client.cache(cache_name)
         say_beginning(cache, chosen.start, is_time=chosen.from_time is not None)
         if not follow:
-            last_id = cache.log_ends().last_id
+            last_id = cache.log_ends(whole=True).last_id
             until_id = last_id if until_id is None else min(until_id, last_id)
         with cache.consumer(chosen.group, from_id=chosen.start, auto_commit=goes_on, **options) as consumer:
 

@@ -45,6 +45,7 @@ class LogEnds:
 
     `stalled` are the segments that hold it, where it stands still: there is more above it. `tail_id` is the id behind which the last
     events are, as many as were asked about, 0 where there are no more than these; None where that was not asked.
+    `is_behind`: something that was committed before the question may lie above `last_id`, in a segment that nobody leads now.
     """
 
     first_id: int | None
@@ -52,6 +53,7 @@ class LogEnds:
     events: int
     stalled: Sequence[Stalled] = ()
     tail_id: int | None = None
+    is_behind: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,7 +166,13 @@ class CheckReport:
 
 def log_ends(answer: pb.LogEndsAnswer) -> LogEnds:
     """Return the ends of a log."""
-    return LogEnds(first_id=answer.first_id or None, last_id=answer.last_id, events=answer.events, stalled=stalled(answer))
+    return LogEnds(
+        first_id=answer.first_id or None,
+        last_id=answer.last_id,
+        events=answer.events,
+        stalled=stalled(answer),
+        is_behind=answer.is_behind,
+    )
 
 
 def status(answer: pb.StatusAnswer) -> Status:

@@ -1238,16 +1238,18 @@ class LogEnds(_message.Message):
     def __init__(self, cache_id: _Optional[int] = ...) -> None: ...
 
 class LogEndsAnswer(_message.Message):
-    __slots__ = ("first_id", "last_id", "events", "stalled")
+    __slots__ = ("first_id", "last_id", "events", "stalled", "is_behind")
     FIRST_ID_FIELD_NUMBER: _ClassVar[int]
     LAST_ID_FIELD_NUMBER: _ClassVar[int]
     EVENTS_FIELD_NUMBER: _ClassVar[int]
     STALLED_FIELD_NUMBER: _ClassVar[int]
+    IS_BEHIND_FIELD_NUMBER: _ClassVar[int]
     first_id: int
     last_id: int
     events: int
     stalled: _containers.RepeatedCompositeFieldContainer[Stalled]
-    def __init__(self, first_id: _Optional[int] = ..., last_id: _Optional[int] = ..., events: _Optional[int] = ..., stalled: _Optional[_Iterable[_Union[Stalled, _Mapping]]] = ...) -> None: ...
+    is_behind: bool
+    def __init__(self, first_id: _Optional[int] = ..., last_id: _Optional[int] = ..., events: _Optional[int] = ..., stalled: _Optional[_Iterable[_Union[Stalled, _Mapping]]] = ..., is_behind: _Optional[bool] = ...) -> None: ...
 
 class PlanEvents(_message.Message):
     __slots__ = ("cache_id", "after", "upto", "max_events", "max_bytes", "segments")

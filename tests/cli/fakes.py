@@ -71,11 +71,13 @@ class Cache:
 
     tail_id: int | None = None
     archive: str = ""
+    was_whole: bool = False
 
     def info(self) -> Self:
         return self
 
-    def log_ends(self, *, tail: int | None = None, segments: list[int] | None = None) -> Self:
+    def log_ends(self, *, tail: int | None = None, segments: list[int] | None = None, whole: bool = False) -> Self:
+        self.was_whole = whole
         self.tail_id = None if tail is None else self.last_id - tail + (0 if segments is None else len(segments))
         return self
 

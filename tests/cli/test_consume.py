@@ -148,6 +148,13 @@ def test_what_began_with_the_last_events_resumes_where_that_was(tmp_path: Path) 
     assert (cache.asked["from_id"], cache.tail_id) == ("6", None)
 
 
+@pytest.mark.parametrize(("words", "ends"), [(["--tail", "3"], True), (["--tail", "3", "--follow"], False)])
+def test_the_last_events_of_a_read_that_ends_are_counted_once_all_are_there(words: list[str], ends: bool) -> None:  # noqa: FBT001
+    cache = Cache()
+    run(cache, *words)
+    assert cache.was_whole is ends
+
+
 @pytest.mark.parametrize(
     "words",
     [
@@ -345,7 +352,8 @@ class Group:
         self.committed: list[Event | None] = []
         self.joined_with: dict[str, Any] = {}
 
-    def log_ends(self) -> Self:
+    def log_ends(self, *, whole: bool = False) -> Self:
+        assert whole, "a read that ends has all that there was"
         return self
 
     def consumer(self, group: str, **options: Any) -> Self:

@@ -15,16 +15,18 @@ from eventlog.client.reading.batches import EventBatch, Order
 from eventlog.client.reading.columns import arrow_module
 from eventlog.client.reading.pieces import NO_EVENTS, arrange, take_apart
 from eventlog.client.reading.wanted import Reading
-from eventlog.client.reports import Stalled, stalled
-from eventlog.errors import EventLogError, Stopping
+from eventlog.client.reports import LogEnds, Stalled, log_ends, stalled
+from eventlog.errors import EventLogError, Stopping, Unavailable
 from eventlog.events import Event, EventSource
 from eventlog.routing.retry import NEEDS_CONNECTION
 from eventlog.routing.routes import NOBODY
 from eventlog.transport.stream import Reply
+from eventlog.wire.eventlog_pb2 import LogEnds as LogEndsMessage
 from eventlog.wire.eventlog_pb2 import Message, PollAnswer, Watch
 
 log = logging.getLogger("eventlog.client")
 LISTENER_POLL_WAIT_MS = 30_000
+_ENDS_AGAIN_S = 0.05  # the node itself has waited by then
 EVENTS_BEFORE_ARROW = 200_000  # a read this long is worth loading pyarrow for: its objects then cost half
 
 Answers = AsyncGenerator[tuple[PollAnswer, memoryview], None]
@@ -49,6 +51,25 @@ class Follower:
         self._nodes = nodes
         self._requests = requests
         self._options = options
+
+    async def ends(self, cache_id: int, reading: Reading, *, whole: bool) -> LogEnds:
+        """Return where a log begins and ends; with `whole`, once everything that was committed before the call is below its end.
+
+        Raises:
+            Unavailable: nobody has come to lead a segment in time, or a reading does not wait for one that stands still.
+        """
+        loop = asyncio.get_running_loop()
+        give_up_at = loop.time() + self._options.timeout_ms / 1000
+        held: Stalled | None = None
+        while True:
+            ends = log_ends((await self._requests.ask(Message(log_ends=LogEndsMessage(cache_id=cache_id)))).message.log_ends_answer)
+            reading.check_stalled(ends.stalled)
+            if not (whole and ends.is_behind):
+                return ends
+            held = say_held(ends.stalled, before=held)
+            if loop.time() >= give_up_at:
+                raise Unavailable(why=str(held or "a segment that nobody leads may have more events than can be read"))
+            await asyncio.sleep(_ENDS_AGAIN_S)
 
     async def batches(
         self,

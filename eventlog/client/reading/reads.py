@@ -10,12 +10,12 @@ from typing import get_args
 
 from eventlog.client.reading.batches import EventBatch, Order
 from eventlog.client.reading.columns import checked_columns
-from eventlog.client.reading.following import ReadingCore, Unpack, say_held, to_batches
+from eventlog.client.reading.following import ReadingCore, Unpack, to_batches
 from eventlog.client.reading.past import PastReader, id_at
 from eventlog.client.reading.rows import CacheByKey
 from eventlog.client.reading.state_first import StateBatches
 from eventlog.client.reading.wanted import PollOptions, PollWanted, Reading, ReadOptions, Start, checked_tail, position_after, segments_of
-from eventlog.client.reports import Answer, LogEnds, Plan, log_ends, stalled
+from eventlog.client.reports import Answer, LogEnds, Plan, stalled
 from eventlog.client.values import Entry, checked_id, consistency_number
 from eventlog.errors import EventsTrimmed, InvalidArgument
 from eventlog.events import Event, EventSource
@@ -66,17 +66,23 @@ class CacheReads(CacheByKey):
 
     # ------------------------------------------------------------ events
 
-    async def log_ends(self, *, tail: int | None = None, segments: Collection[int] | None = None) -> LogEnds:
+    async def log_ends(self, *, tail: int | None = None, segments: Collection[int] | None = None, whole: bool = False) -> LogEnds:
         """Return the first id kept, the low watermark and the number of events kept.
+
+        With `whole` everything that was committed before the call lies at or below the low watermark: a failover is waited for.
 
         With `tail` also behind which id the last so many events are, of all segments or of some. They are counted where they
         lie, and not read: what it takes does not grow with `tail`, or with the log.
 
         Raises:
             PrimariesMissing: with `tail`, a segment has no primary that could count.
+            Unavailable: with `whole`, nobody has come to lead a segment in time.
         """
+        return await self._log_ends(Reading(), tail=tail, segments=segments, whole=whole)
+
+    async def _log_ends(self, reading: Reading, *, tail: int | None, segments: Collection[int] | None, whole: bool) -> LogEnds:
         info, _ = await self._found()
-        ends = log_ends((await self._core.requests.ask(Message(log_ends=pb.LogEnds(cache_id=info.id)))).message.log_ends_answer)
+        ends = await self._core.follower.ends(info.id, reading, whole=whole)
         if tail is None:
             return ends
         of = segments_of(segments, of=self._core.routes.segments)
@@ -151,7 +157,8 @@ class CacheReads(CacheByKey):
                 `"resync"` the entries that there are come as with `state_first`, and then what happens after them: a key seen
                 before and not among them is gone.
             PositionDiverged: a forced primary gave up what was read before this place; `accept_diverged` goes on.
-            Unavailable: with `on_stalled="error"`, a segment without a primary holds the reader for two seconds.
+            Unavailable: a segment that nobody leads holds the reader: for two seconds with `on_stalled="error"`. One that does not follow
+                waits for it as long as the client's timeout, before its first event.
         """
         return self._core.follower.events(self.event_batches(from_id, **options))
 
@@ -214,10 +221,8 @@ class CacheReads(CacheByKey):
         if wanted.until_id == 0:
             return None  # further down 0 is no end
         if not follow or start == "latest" or wanted.tail is not None:
-            ends = await self.log_ends(tail=wanted.tail, segments=wanted.segments)
+            ends = await self._log_ends(reading, tail=wanted.tail, segments=wanted.segments, whole=not follow)
             last_id = ends.last_id
-            reading.check_stalled(ends.stalled)
-            say_held(ends.stalled)
             start = last_id if start == "latest" else start if ends.tail_id is None else ends.tail_id
             until = until if follow else min(until or last_id, last_id)
             if not follow and until == 0:

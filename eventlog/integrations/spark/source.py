@@ -335,10 +335,9 @@ class EventsReader(_Reading, DataSourceReader):
         options = self._options
         end = options.ending_position
         after = self._begin(options.starting_position or Start(word="earliest"))
-        upto = None if end.word == "latest" else self._begin(end)
+        upto = self._cache.log_ends(whole=True).last_id if end.word == "latest" else self._begin(end)
         if (pushed := self._pushed) is not None:
-            last = self._cache.log_ends().last_id if upto is None else upto
-            after, upto = max(after, pushed.after), min(last, pushed.upto)
+            after, upto = max(after, pushed.after), min(upto, pushed.upto)
             if pushed.is_nothing or after >= upto:
                 return []
         return self._partitions(self._plan(after, upto=upto))
@@ -548,7 +547,7 @@ class EventsStreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvaila
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 -- Spark's name
         """Have the query end at what can be seen now."""
-        self._target = self._cache.log_ends().last_id
+        self._target = self._cache.log_ends(whole=True).last_id
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 -- Spark's name
         """Return the end of the log, for Spark's own figures of lag, and what `progress` needs; the one before where nobody can say it."""

@@ -240,7 +240,7 @@ class Retention:
     async def _committed(self, cache: CacheState) -> int:
         """Return an id up to which everything is committed that ever will be: as high as readers see by now."""
         seen: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        when_seen(self._node.reads, cache, lambda: None if seen.done() else seen.set_result(None), owner=self, wait_ms=_SEEN_MS_MAX)
+        when_seen(self._node.reads, cache, lambda _: None if seen.done() else seen.set_result(None), owner=self, wait_ms=_SEEN_MS_MAX)
         await seen
         return self._node.reads.limit()
 

@@ -180,7 +180,7 @@ def log_ends(node: ReadingNode, exchange: Exchange) -> None:
         raise NoEvents(cache=cache.name)
     node.reads.stalls.check_reached()  # rather than after having waited for it
 
-    def say(first_id: int | EventLogError) -> None:
+    def say(first_id: int | EventLogError, *, is_behind: bool) -> None:
         if exchange.is_over:
             return
         if isinstance(first_id, EventLogError):
@@ -191,11 +191,17 @@ def log_ends(node: ReadingNode, exchange: Exchange) -> None:
         except NotPrimary as error:
             exchange.fail(error)
             return
-        answer = LogEndsAnswer(first_id=first_id, last_id=node.reads.limit(), events=cache.events_kept, stalled=stalled)
+        answer = LogEndsAnswer(
+            first_id=first_id, last_id=node.reads.limit(), events=cache.events_kept, stalled=stalled, is_behind=is_behind
+        )
         exchange.answer(Message(log_ends_answer=answer))
 
     owner = exchange.connection
-    when_seen(node.reads, cache, lambda: node.reads.kept.first_id(cache, say, owner=owner), owner=owner, wait_ms=CLOSE_UP_MS_MAX)
+
+    def seen(is_all: bool) -> None:  # noqa: FBT001 -- as `when_seen` has it
+        node.reads.kept.first_id(cache, partial(say, is_behind=not is_all), owner=owner)
+
+    when_seen(node.reads, cache, seen, owner=owner, wait_ms=CLOSE_UP_MS_MAX)
 
 
 class CountingNode(Protocol):

@@ -279,7 +279,7 @@ async def _last_id(node: ListenersHandlersGround, cache: CacheState, exchange: E
     """Return the id up to which readers see everything that was committed anywhere before now."""
     found: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
-    def seen() -> None:
+    def seen(_: bool) -> None:  # noqa: FBT001 -- what `when_seen` says: of a place before the end a reader may begin as well
         if not found.done():
             found.set_result(node.reads.limit())
 

@@ -566,8 +566,11 @@ class FirstKept:
         self._take(Pull(cache=cache, cursor=cursor, until=ID_MAX, limits=limits, owner=owner, done=done, skips_trimmed=True))
 
 
-def when_seen(reads: Reads, cache: CacheState, done: Callable[[], None], *, owner: object, wait_ms: int) -> None:
-    """Call `done` when they do, or after `wait_ms`; never, when `owner` has let go."""
+def when_seen(reads: Reads, cache: CacheState, done: Callable[[bool], None], *, owner: object, wait_ms: int) -> None:
+    """Call `done` when readers see all that was committed anywhere before, or after `wait_ms`, with whether they do.
+
+    Never, when `owner` has let go.
+    """
 
     def reach(id_: int) -> None:
         reads.pull(
@@ -577,7 +580,7 @@ def when_seen(reads: Reads, cache: CacheState, done: Callable[[], None], *, owne
                 until=id_,
                 limits=Limits(events=1, nbytes=1),
                 owner=owner,
-                done=lambda _: done(),
+                done=lambda _: done(reads.limit() >= id_),
                 wait_ms=wait_ms,
                 ends_at=id_,
             )

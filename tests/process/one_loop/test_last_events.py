@@ -5,11 +5,12 @@ from contextlib import closing
 
 import pytest
 
-from eventlog.errors import InvalidArgument, NoEvents
+import eventlog
+from eventlog.errors import InvalidArgument, NoEvents, Unavailable
 from eventlog.transport.connect import connect as dial
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message
-from tests.process.one_loop.clients import client_of, cluster_of, run, until_spread
+from tests.process.one_loop.clients import address, client_of, cluster_of, run, until_spread
 from tests.process.one_loop.cluster import SEGMENTS
 
 EVENTS = 200
@@ -66,6 +67,27 @@ def test_what_is_kept_no_more_and_what_lies_above_the_end_does_not_count(tmp_pat
             for count in (1, len(kept) - 1, len(kept), EVENTS):
                 assert [event.id async for event in cache.events(tail=count)] == kept[-count:]
             assert (await cache.log_ends(tail=len(kept))).tail_id == 0, "retention may go on: what begins at the beginning loses nothing"
+
+    run(act())
+
+
+def test_a_read_that_ends_waits_for_what_was_written_before_it(tmp_path):
+    async def act():
+        async with cluster_of(tmp_path) as cluster:
+            await until_spread(cluster)
+            lonely, other = cluster.nodes[0], cluster.nodes[1]
+            async with eventlog.connect(address(other), timeout_ms=3_000) as client:
+                cache = await filled(client)
+                lonely.cut_off()  # nobody takes it for dead, so nobody else promises for what it leads
+                key = next(key for n in range(1_000) if cluster.leader((key := f"new{n}").encode()) is other.node)
+                await cache.put(key, 1, timeout_ms=60_000)
+                assert (await cache.log_ends()).is_behind
+                for read in (cache.log_ends(whole=True), anext(cache.events()), anext(cache.events(tail=1, on_stalled="error"))):
+                    with pytest.raises(Unavailable, match="segment"):
+                        await read
+                asyncio.get_running_loop().call_later(1, lonely.join_again)
+                assert [event.key async for event in cache.events()][-1] == key
+                assert not (await cache.log_ends(whole=True)).is_behind
 
     run(act())
 

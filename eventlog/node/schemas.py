@@ -19,7 +19,7 @@ import msgspec
 
 from eventlog.batch.entries import StoredEntry
 from eventlog.control.caches import INTERNAL_PREFIX
-from eventlog.errors import NotPrimary, VersionMismatch
+from eventlog.errors import NotPrimary, OutcomeUnknown, VersionMismatch
 from eventlog.limits import SCHEMA_TEXTS_BYTES_MAX, SCHEMAS_MAX
 from eventlog.node.consumers.inner import DEADLINE_MS_DEFAULT
 from eventlog.schema.registry import ROUTE, Head, Registry, encoded
@@ -100,15 +100,19 @@ class Schemas:
 
         Raises:
             Refusal: as `decide` does.
-            OutcomeUnknown: the records were sent, and nobody could say what became of them.
+            OutcomeUnknown: the records were sent, and nobody could say what became of them; or so many changes came behind them that the
+                head does not remember them.
             Unavailable: the route had no primary until the deadline, or too many changes came first; nothing was written.
         """
         token = secrets.token_hex(8)
-        decided = Decided(answer=None)
+        decided, doubted = Decided(answer=None), 0
         for _ in range(self._options.tries_max):
             registry, version = await self._current()
             if registry.head.has(token):  # the last try was written, and its answer lost
                 return decided.answer
+            if doubted and not registry.head.remembers(doubted):
+                raise OutcomeUnknown(outcome="unknown", why=f"revision {doubted} of the registry may be this change, and is forgotten")
+            doubted = 0
             decided = await self.judge(decide, registry)
             if not decided.records:
                 return decided.answer
@@ -123,10 +127,13 @@ class Schemas:
                     expect={_HEAD: version or None},
                     deadline_ms=self._options.deadline_ms,
                 )
-            except VersionMismatch:
+            except VersionMismatch as mismatch:
+                doubted = head.revision if mismatch.outcome == "unknown" else 0
                 continue
             self._keep(await self._folded(registry, records), versions[_HEAD])
             return decided.answer
+        if doubted:
+            raise OutcomeUnknown(outcome="unknown", why=f"revision {doubted} of the registry may be this change")
         raise NotPrimary(segment=self._store.segment(ROUTE))
 
     async def judge(self, decide: Callable[[Registry], Any], registry: Registry) -> Any:

@@ -95,6 +95,10 @@ class Head(msgspec.Struct, frozen=True, kw_only=True):
         found = [keys for number, _, keys in self.recent if number > revision]
         return {key for keys in found for key in keys} if len(found) == self.revision - revision else None
 
+    def remembers(self, revision: int) -> bool:
+        """Whether it is known which write made a revision."""
+        return any(number == revision for number, _, _ in self.recent)
+
     def has(self, token: str) -> bool:
         """Whether one of the last writes was this one."""
         return any(other == token for _, other, _ in self.recent)

@@ -1,14 +1,14 @@
 """The registry at nodes: known everywhere when it is answered, in one order, whoever decides."""
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 
 import pytest
 
 from eventlog.batch.entries import StoredEntry
-from eventlog.errors import NotPrimary, VersionMismatch
+from eventlog.errors import NotPrimary, OutcomeUnknown, VersionMismatch
 from eventlog.limits import SCHEMA_TEXTS_BYTES_MAX, SCHEMAS_MAX
 from eventlog.node.node import Node
 from eventlog.node.schemas import SCHEMAS, RouteStore, Schemas, SchemasOptions
@@ -28,6 +28,7 @@ class Disturbed:
     def __init__(self, store: RouteStore) -> None:
         self.store = store
         self.lose_answers = 0
+        self.meanwhile: Callable[[], Awaitable[object]] | None = None  # what happens behind a write whose answer is lost
         self.scans = 0
         self.entries = 0
 
@@ -62,7 +63,9 @@ class Disturbed:
         found = await self.store.write(cache, route, puts=puts, removes=removes, expect=expect, deadline_ms=deadline_ms)
         if self.lose_answers:
             self.lose_answers -= 1
-            raise VersionMismatch(key="head", expected=0, found=1)
+            if self.meanwhile is not None:
+                await self.meanwhile()
+            raise VersionMismatch(outcome="unknown", key="head", expected=0, found=1)
         return found
 
 
@@ -152,12 +155,41 @@ def test_a_change_whose_answer_was_lost_is_not_made_again(tmp_path: Path) -> Non
     with_node(tmp_path, act)
 
 
-def test_who_is_never_first_gives_up_and_says_so(tmp_path: Path) -> None:
+@pytest.mark.parametrize("others", [RECENT_MAX - 2, RECENT_MAX])
+def test_a_change_whose_answer_was_lost_is_not_made_again_behind_many_others(tmp_path: Path, others: int) -> None:
     async def act(node: Node) -> None:
+        here = Schemas(node.inner)
+
+        async def meanwhile() -> None:
+            await here.change(partial(delete_subject, subject="s"))
+            for number in range(others):
+                await here.change(partial(set_level, subject=f"t{number}", level="NONE"))
+
+        store = Disturbed(node.inner)
+        store.lose_answers, store.meanwhile = 1, meanwhile
+        if others < RECENT_MAX - 1:
+            assert (await Schemas(store).change(adding("s", "a")))["version"] == 1
+        else:
+            with pytest.raises(OutcomeUnknown, match="revision 1 of the registry"):
+                await Schemas(store).change(adding("s", "a"))
+        assert list((await here.read()).subjects["s"]) == [1], "and none beside it"
+
+    with_node(tmp_path, act)
+
+
+def test_who_is_never_first_gives_up_and_says_so(tmp_path: Path) -> None:
+    class Overtaken(Disturbed):
+        async def write(self, *_: object, **__: object) -> dict[bytes, int]:
+            raise VersionMismatch(key="head", expected=0, found=1)
+
+    async def act(node: Node) -> None:
+        once = SchemasOptions(tries_max=1)
+        with pytest.raises(NotPrimary):
+            await Schemas(Overtaken(node.inner), once).change(adding("s", "a"))
         store = Disturbed(node.inner)
         store.lose_answers = 1
-        with pytest.raises(NotPrimary):
-            await Schemas(store, SchemasOptions(tries_max=1)).change(adding("s", "a"))
+        with pytest.raises(OutcomeUnknown):
+            await Schemas(store, once).change(adding("s", "a"))
 
     with_node(tmp_path, act)
 

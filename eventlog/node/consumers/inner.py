@@ -246,7 +246,8 @@ class Inner:
 
         Raises:
             NotPrimary: the term is over; a write that had been sent then is seen by the current leader of the route, or is not there.
-            VersionMismatch: an entry has another version than expected; nothing was written.
+            VersionMismatch: an entry has another version than expected; nothing was written. Where its `outcome` is unknown, an earlier
+                try may have been written, and another write behind it.
             OutcomeUnknown: it was sent, and nobody could say until the deadline what became of it.
             Unavailable: the route had no primary until the deadline; nothing was written.
         """
@@ -285,6 +286,7 @@ class Inner:
             versions = await self._is_done(trying)
             if versions is not None:
                 return versions
+            refusal = VersionMismatch(outcome="unknown", **refusal.facts())
         if refusal is not None:
             raise refusal
         ids: list[int] = result.ids.tolist()

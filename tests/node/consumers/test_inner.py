@@ -1,10 +1,11 @@
 """The cluster's own caches at a node that leads all of it; more nodes are in tests/process/one_loop."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from eventlog.errors import NotPrimary, VersionMismatch
+from eventlog.errors import NotPrimary, OutcomeUnknown, VersionMismatch
 from eventlog.node.consumers.inner import LISTENERS
 from eventlog.node.node import Node
 from tests.node.nodes import with_node
@@ -34,6 +35,33 @@ def test_conditions_hold_for_all_of_a_write_or_nothing_is_written(tmp_path: Path
         assert [entry.value for _, entry in await node.inner.scan(LISTENERS, b"r\0")] == [b"1"]
         await node.inner.write(LISTENERS, b"r", puts={b"r\0c": b"2"}, expect={b"r\0a": version, b"r\0b": None})
         assert [entry.value for _, entry in await node.inner.scan(LISTENERS, b"r\0")] == [b"1", b"2"]
+
+    with_node(tmp_path, act)
+
+
+def test_a_write_in_doubt_that_another_one_followed_is_still_in_doubt(tmp_path: Path) -> None:
+    async def act(node: Node) -> None:
+        [version] = (await node.inner.write(LISTENERS, b"r", puts={b"r\0a": b"1"})).values()
+        writes = node.own_writes
+
+        class LosesOne:
+            is_lost = False
+
+            async def write(self, *frame: Any, **options: Any) -> Any:
+                result = await writes.write(*frame, **options)
+                if not self.is_lost:
+                    self.is_lost = True
+                    await node.inner.write(LISTENERS, b"r", puts={b"r\0a": b"3"})
+                    raise OutcomeUnknown(outcome="unknown", why="nobody heard the answer")
+                return result
+
+        node.own_writes = LosesOne()  # type: ignore[assignment]
+        with pytest.raises(VersionMismatch) as raised:
+            await node.inner.write(LISTENERS, b"r", puts={b"r\0a": b"2"}, expect={b"r\0a": version})
+        assert raised.value.outcome == "unknown"
+        with pytest.raises(VersionMismatch) as raised:
+            await node.inner.write(LISTENERS, b"r", puts={b"r\0a": b"4"}, expect={b"r\0a": version})
+        assert raised.value.outcome == "none"
 
     with_node(tmp_path, act)
 

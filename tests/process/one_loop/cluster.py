@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from eventlog.control.metastores.location import Location, parse_location
-from eventlog.errors import EventLogError, NotPrimary, OutcomeUnknown
+from eventlog.errors import EventLogError, NotEnoughReplicas, NotPrimary, OutcomeUnknown
 from eventlog.hashing import hash_key
 from eventlog.node.config import NodeConfig
 from eventlog.node.handlers import TABLE
@@ -191,7 +191,7 @@ class Cluster:
             if isinstance(result, WriteResult):
                 self.acknowledged[key] = value, int(result.ids[0])
                 return
-            assert isinstance(result, NotPrimary | OutcomeUnknown), result
+            assert isinstance(result, NotEnoughReplicas | NotPrimary | OutcomeUnknown), result  # a loop at work loses replicas, too
             await asyncio.sleep(0.005)
 
     def logs(self, node: Node, *, without: frozenset[int] = frozenset({0})) -> list[tuple[bytes, bytes]]:

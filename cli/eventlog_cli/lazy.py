@@ -249,7 +249,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "eventlog pipeline rollup orders --window 1h --by value.shop --measures 'count,keys,sum(value.total)' --to /rollups/orders",
         "eventlog pipeline rollup /archives/orders --window 1d --to /rollups/days",
     ),
-    "pipeline audit": ("eventlog pipeline audit orders --archive /archives/orders --json",),
+    "pipeline audit": (
+        "eventlog pipeline audit orders --archive /archives/orders --json",
+        "eventlog pipeline audit orders --until 1h --mirror orders",
+    ),
     "id": ("eventlog id decode 912813402609418241", "eventlog id at 1h"),
     "id decode": ("eventlog id decode 912813402609418241",),
     "id at": ("eventlog id at 2026-11-20T10:00:00Z", "eventlog consume orders --from-id $(eventlog id at 1h)"),

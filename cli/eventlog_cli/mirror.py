@@ -11,7 +11,7 @@ from eventlog_cli.output import id_fields, note, print_row, print_text, table
 from eventlog_cli.parameters import ID, PARAM, POSITIVE, SIZE, SPAN, Parsed, format_seconds, parse_id
 
 if TYPE_CHECKING:
-    from eventlog.client.mirrors import AddedMirror, MirrorDifference, MirrorInfo, ShardInfo
+    from eventlog.client.mirrors import AddedMirror, MirrorDifference, MirrorInfo, MirrorVerification, ShardInfo
 
 MIRROR = click.argument("mirror", metavar="NAME")
 EXIT_BEHIND = 3
@@ -200,23 +200,31 @@ def verify(mirror: str, *, from_id: int, until_id: int) -> None:
     with open_client() as client:
         found = client.mirrors.verify(mirror, from_id=from_id, until_id=until_id)
     if settings().is_json:
-        print_row(
-            {
-                "events": found.events,
-                "records": found.records,
-                "differences": len(found.differences) + found.foreign,
-                "first_difference": next(map(_difference, found.differences), None),
-                "foreign": found.foreign,
-            }
-        )
+        print_row(verification_row(found))
     else:
-        print_text(f"{found.events} events, {found.records} records, {len(found.differences)} differences, {found.foreign} foreign records")
-        heads = ("segment", "offset", "id", "times in the log", "in the topic")
-        rows = [(one.segment, one.offset, one.id, one.in_log, one.in_topic) for one in found.differences[:DIFFERENCES_SHOWN]]
-        if rows:
-            print_text(table(heads, rows))
+        tell_verification(found)
     if not found.is_alike:
         raise click.exceptions.Exit(1)
+
+
+def verification_row(found: "MirrorVerification") -> dict[str, Any]:
+    """Return a comparison of topic and log as JSON has it."""
+    return {
+        "events": found.events,
+        "records": found.records,
+        "differences": len(found.differences) + found.foreign,
+        "first_difference": next(map(_difference, found.differences), None),
+        "foreign": found.foreign,
+    }
+
+
+def tell_verification(found: "MirrorVerification") -> None:
+    """Print a comparison of topic and log."""
+    print_text(f"{found.events} events, {found.records} records, {len(found.differences)} differences, {found.foreign} foreign records")
+    heads = ("segment", "offset", "id", "times in the log", "in the topic")
+    rows = [(one.segment, one.offset, one.id, one.in_log, one.in_topic) for one in found.differences[:DIFFERENCES_SHOWN]]
+    if rows:
+        print_text(table(heads, rows))
 
 
 def _difference(one: "MirrorDifference") -> dict[str, Any]:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,12 +14,14 @@ import click
 from eventlog.errors import Unavailable
 from eventlog_cli.conventions import EndingInOrder, common_options, load_archives, load_pipelines, load_rollups, open_client, settings
 from eventlog_cli.lazy import SynonymGroup
+from eventlog_cli.mirror import tell_verification, verification_row
 from eventlog_cli.output import id_fields, note, print_row, print_text, stdout, table
 from eventlog_cli.parameters import AT, ID, POSITIVE, SIZE, SPAN
 
 if TYPE_CHECKING:
     from eventlog.blocking import Client
-    from eventlog.integrations.archive.auditing import Audit
+    from eventlog.client.mirrors import MirrorVerification
+    from eventlog.integrations.archive.auditing import Audit, FirstDifference, HourDifference
     from eventlog.integrations.archive.rounds import Written
     from eventlog.integrations.archive.table import Round
     from eventlog.integrations.rollup import RolledUp
@@ -134,32 +137,61 @@ def _tell(cache: str, path: str, done: "Written", *, seconds: float, cpu_seconds
 @command.command("audit")
 @CACHE
 @click.option("--archive", "path", metavar="PATH", help="The folder of the table, or its address in an object store.  [default: as noted]")
+@click.option("--mirror", metavar="NAME", help="Compare the log with the Kafka topic of this mirror of CACHE as well, over the same ids.")
+@click.option(
+    "--until", type=AT, metavar="ID|TIME", help="An id, or a time: ISO 8601, or a duration for that long ago.  [default: the archive's end]"
+)
 @common_options
-def audit(cache_name: str, *, path: str | None) -> None:
-    """Prove that an archive is as it was written, and has what the nodes have. Exits with 1 where it has not."""
+def audit(cache_name: str, *, path: str | None, mirror: str | None, until: int | None) -> None:
+    """Prove that an archive is as it was written, and has what the nodes have, hour by hour. Exits with 1 where it has not."""
     archives = load_archives()
     with open_client() as client:
         path = path or _noted(client, cache_name, "--archive")
-        found = archives.audit(client, cache_name, archives.open(path))
-    _tell_audit(cache_name, path, found)
-    if found.differences:
+        if mirror is not None and (mirrored := client.mirrors.describe(mirror).cache) != cache_name:
+            raise click.BadParameter(f"{mirror} is a mirror of {mirrored}", param_hint="'--mirror'")
+        found = archives.audit(client, cache_name, archives.open(path), until=until)
+        in_topic = None
+        if mirror is not None and found.after < found.upto:
+            in_topic = client.mirrors.verify(mirror, from_id=found.after, until_id=found.upto)
+    _tell_audit(cache_name, path, found, in_topic)
+    if found.differing or (in_topic is not None and not in_topic.is_alike):
         click.get_current_context().exit(1)
 
 
-def _tell_audit(cache: str, path: str, found: "Audit") -> None:
-    verified = found.verified
+def _tell_audit(cache: str, path: str, found: "Audit", in_topic: "MirrorVerification | None") -> None:
+    verified, first = found.verified, found.first
     if settings().is_json:
         ids = id_fields(after=found.after, upto=found.upto)
         counts = {"events": found.events, "events_verified": verified.events, "files": verified.files, "rounds": verified.rounds}
-        print_row({"pipeline": "audit", "cache": cache} | ids | counts | {"differences": [asdict(one) for one in found.differences]})
+        unlike = {
+            "differing": found.differing,
+            "differences": [_of_hour(one) for one in found.differences],
+            "first_difference": None if first is None else _of_hour(first) | id_fields(id=first.id),
+            "mirror": None if in_topic is None else verification_row(in_topic),
+        }
+        print_row({"pipeline": "audit", "cache": cache} | ids | counts | unlike)
         return
-    print_text(f"{path}: {verified.events} events in {verified.files} files are as they were written, up to id {found.upto}")
+    print_text(f"{path}: {verified.events} events in {verified.files} files are as they were written, up to id {verified.upto}")
     print_text(
-        f"the nodes keep everything behind id {found.after}; of {found.events} events {len(found.differences) or 'no'} stretches differ"
+        f"ids {found.after} to {found.upto}, which the nodes keep: of {found.events} events "
+        f"{found.differing or 'no'} hours of segments differ"
     )
-    if found.differences:
-        rows = [(one.segment, one.after, one.upto, one.in_log, one.in_archive) for one in found.differences[:DIFFERENCES_SHOWN]]
-        print_text(table(["segment", "after", "upto", "in log", "in archive"], rows))
+    if first is not None:
+        what = f"in {', '.join(first.columns)}" if first.columns else f"and is in the {'log' if first.in_log else 'archive'} alone"
+        print_text(f"the first that differs is event {first.id} of segment {first.segment}, {what}")
+        rows = [(_hour(one.hour_ms), one.segment, one.in_log, one.in_archive) for one in found.differences[:DIFFERENCES_SHOWN]]
+        print_text(table(["hour", "segment", "in log", "in archive"], rows))
+    if in_topic is not None:
+        tell_verification(in_topic)
+
+
+def _of_hour(one: "HourDifference | FirstDifference") -> dict[str, Any]:
+    found = asdict(one)
+    return {"segment": found.pop("segment"), "hour": _hour(found.pop("hour_ms"))} | found
+
+
+def _hour(time_ms: int) -> str:
+    return datetime.fromtimestamp(time_ms / 1000, UTC).strftime("%Y-%m-%dT%H:00Z")
 
 
 @command.command("compact")

@@ -20,9 +20,10 @@ from pyarrow.fs import PyFileSystem
 
 from eventlog import blocking
 from eventlog.errors import ArchiveDamaged, ArchiveRefused, ArchiveTaken, CorruptData, EventsTrimmed, InvalidArgument
-from eventlog.ids import ID_MAX
+from eventlog.ids import ID_MAX, TIME_SHIFT, time_of
 from eventlog.integrations import archive as archives
-from eventlog.integrations.archive.digest import digest_of
+from eventlog.integrations.archive.auditing import first_unlike, unlike_hours
+from eventlog.integrations.archive.digest import bounds_of, digest_of
 from eventlog.integrations.archive.files import write_parts
 from eventlog.integrations.archive.place import place_of
 from eventlog.integrations.archive.ranges import Range
@@ -273,19 +274,102 @@ def test_an_audit_finds_what_differs_and_compares_what_the_nodes_keep(
         archives.audit(client, other.name, archives.open(tmp_path / "a"))
 
 
-def test_an_audit_names_a_segment_that_is_not_alike(client: blocking.Client, cache: blocking.Cache, tmp_path: Path) -> None:
+def value_changed(events: pa.Table, at: int) -> pa.Table:
+    values = events.column("value").to_pylist()
+    values[at] = "{}"
+    return events.set_column(events.schema.get_field_index("value"), "value", pa.array(values, events.schema.field("value").type))
+
+
+def id_changed(events: pa.Table, at: int) -> pa.Table:
+    ids = [id_ - (place == at) for place, id_ in enumerate(events.column("id").to_pylist())]
+    return events.set_column(events.schema.get_field_index("id"), "id", pa.array(ids, pa.int64()))
+
+
+@pytest.mark.parametrize(
+    ("lie", "at", "differs"),
+    [
+        (value_changed, 7, (True, True, ("value",))),
+        (id_changed, 3, (False, True, ())),
+    ],
+)
+def test_an_audit_names_the_hours_of_a_segment_that_are_not_alike_and_the_first_event(
+    client: blocking.Client,
+    cache: blocking.Cache,
+    tmp_path: Path,
+    lie: Callable[..., pa.Table],
+    at: int,
+    differs: tuple[bool, bool, tuple[str, ...]],
+) -> None:
     write(cache, rounds=1)
 
     def lying(ranges: Sequence[Range]) -> Iterator[Made]:
         for wanted in ranges:
-            table = read_range(cache, wanted)
-            lied = pc.if_else(pc.equal(table.column("segment"), 3), "{}", table.column("value"))
-            lie = table.set_column(table.schema.get_field_index("value"), "value", lied)
-            yield Made(parts=tuple(write_parts(place_of(tmp_path / "a"), lie, name="x")), events=len(lie), digest=digest_of(lie), ends={})
+            whole = read_range(cache, wanted)
+            parts = [whole.slice(low, high - low) for low, high in bounds_of(whole)]
+            lied = pa.concat_tables([lie(part, at) if part.column("segment")[0].as_py() == of else part for part in parts])
+            made = tuple(write_parts(place_of(tmp_path / "a"), lied, name="x"))
+            yield Made(parts=made, events=len(lied), digest=digest_of(lied), ends={})
+
+    events = list(cache.events())
+    of = next(event.segment for event in events if event.segment != events[-1].segment)  # the very last event shows that all are there
+    own = [event for event in events if event.segment == of]
+    archives.archive(client, cache.name, tmp_path / "a", run=lying)
+    filed = [row for row in rows_of(archives.open(tmp_path / "a").history()) if row[1] == of]
+    found = archives.audit(client, cache.name, archives.open(tmp_path / "a"))
+    first = found.first
+    assert first is not None
+    assert first.id == (own[at].id if first.in_log else own[at].id - 1)
+    assert (first.segment, first.in_log, first.in_archive, first.columns) == (of, *differs)
+    assert {one.segment for one in found.differences} == {of}
+    assert len(found.differences) == found.differing
+    assert [one.hour_ms for one in found.differences] == sorted({one.hour_ms for one in found.differences})
+    assert first.hour_ms == found.differences[0].hour_ms == time_of(first.id) // 3_600_000 * 3_600_000
+    assert (sum(one.in_log for one in found.differences), sum(one.in_archive for one in found.differences)) == (len(own), len(filed))
+    until = archives.audit(client, cache.name, archives.open(tmp_path / "a"), until=first.id - 1)
+    assert (until.upto, until.differences, until.first) == (max(first.id - 1, until.after), (), None)
+    upto = archives.audit(client, cache.name, archives.open(tmp_path / "a"), until=first.id)
+    assert upto.first == first
+
+
+def test_an_audit_of_the_command_line_names_the_first_difference_and_compares_a_mirror_of_this_cache_alone(
+    client: blocking.Client, cache: blocking.Cache, node: NodeProcess, tmp_path: Path
+) -> None:
+    write(cache, rounds=1)
+
+    def lying(ranges: Sequence[Range]) -> Iterator[Made]:
+        for wanted in ranges:
+            lied = value_changed(read_range(cache, wanted), 0)
+            made = tuple(write_parts(place_of(tmp_path / "a"), lied, name="x"))
+            yield Made(parts=made, events=len(lied), digest=digest_of(lied), ends={})
 
     archives.archive(client, cache.name, tmp_path / "a", run=lying)
-    found = archives.audit(client, cache.name, archives.open(tmp_path / "a"))
-    assert [one.segment for one in found.differences] == [3]
+    words = ("pipeline", "audit", cache.name, "--archive", str(tmp_path / "a"))
+
+    def ended(code: int, *more: str) -> subprocess.CompletedProcess[bytes]:
+        done = node.command(*words, *more, ok=False)
+        assert done.returncode == code, done.stderr
+        return done
+
+    told = json.loads(ended(1, "--json").stdout)
+    first, [hour] = told["first_difference"], told["differences"]
+    assert (told["differing"], told["mirror"], first["columns"], first["id_str"]) == (1, None, ["value"], str(first["id"]))
+    assert first["hour"] == hour["hour"] == time.strftime("%Y-%m-%dT%H:00Z", time.gmtime(time_of(first["id"]) / 1000))
+    assert f"event {first['id']} of segment {first['segment']}, in value".encode() in ended(1).stdout
+    assert b"of 0 events no hours of segments differ" in ended(0, "--until", "24h").stdout
+    assert b"MIRROR_NOT_FOUND" in ended(1, "--mirror", "none").stderr
+
+
+def test_hours_of_a_segment_are_told_apart() -> None:
+    def of_hours(*hours: float) -> pa.Table:
+        ids = [int(hour * 3_600_000) << TIME_SHIFT for hour in hours]
+        return pa.table({"id": pa.array(ids, pa.int64()), "segment": pa.array([5] * len(ids), pa.int32())})
+
+    kept, filed = of_hours(1.1, 1.2, 2.0, 2.999, 3.5), of_hours(1.1, 1.2, 2.999, 3.5, 7.0)
+    begin = time_of(0)
+    assert [((one.hour_ms - begin) // 3_600_000, one.in_log, one.in_archive) for one in unlike_hours(kept, filed)] == [(2, 2, 1), (7, 0, 1)]
+    first = first_unlike(kept, filed)
+    assert (first.segment, (first.hour_ms - begin) // 3_600_000, first.in_log, first.in_archive) == (5, 2, True, False)
+    assert first_unlike(filed, of_hours(1.1)).id == int(1.2 * 3_600_000) << TIME_SHIFT
 
 
 def test_killed_anywhere_it_goes_on_where_the_table_ends(

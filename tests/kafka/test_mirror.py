@@ -515,7 +515,7 @@ async def produce(addresses: str, topic: str, *records: tuple[bytes, list[tuple[
 
 @pytest.mark.parametrize("start", ["earliest", "latest", "snapshot"])
 def test_a_topic_is_as_the_log_says_until_somebody_else_writes_into_it(
-    node: NodeProcess, client: blocking.Client, broker: str, name: str, start: str
+    node: NodeProcess, client: blocking.Client, broker: str, name: str, start: str, tmp_path: Path
 ) -> None:
     cache = client.create_cache(name)
     write(cache)
@@ -530,6 +530,10 @@ def test_a_topic_is_as_the_log_says_until_somebody_else_writes_into_it(
     half = list(cache.events())[-20].id
     assert client.mirrors.verify(name, from_id=half).events == 19
     assert node.command("mirror", "verify", name).stdout.endswith(b" 0 differences, 0 foreign records\n")
+    path = str(tmp_path / "archive")
+    audit = ("pipeline", "audit", name, "--archive", path, "--mirror", name)
+    assert node.command("pipeline", "archive", name, "--to", path).returncode == 0
+    assert node.command(*audit).stdout.endswith(b" 0 differences, 0 foreign records\n")
     again = next(one for one in read(broker, topic) if one.id > half and one.value is not None and one.partition == 0)
     own = [("id", again.id.to_bytes(8)), ("off", again.segment.to_bytes(4) + again.offset.to_bytes(8)), ("kind", again.kind.encode())]
     asyncio.run(produce(broker, topic, (b"again", own), (b"foreign", [])))
@@ -538,6 +542,12 @@ def test_a_topic_is_as_the_log_says_until_somebody_else_writes_into_it(
     refused = node.command("mirror", "verify", name, "--json", ok=False)
     row = json.loads(refused.stdout)
     assert (refused.returncode, row["differences"], row["first_difference"]["id"]) == (1, 2, again.id)
+    refused = node.command(*audit, "--json", ok=False)
+    told = json.loads(refused.stdout)
+    assert (refused.returncode, told["differing"], told["mirror"]) == (1, 0, row | {"foreign": told["mirror"]["foreign"]})
+    client.create_cache(f"{name}-other")
+    alien = node.command("pipeline", "audit", f"{name}-other", "--archive", path, "--mirror", name, ok=False)
+    assert (alien.returncode, f"is a mirror of {name}".encode() in alien.stderr) == (2, True)
 
 
 def test_what_shards_count_is_among_the_metrics(node: NodeProcess, client: blocking.Client, broker: str, name: str) -> None:

@@ -122,7 +122,7 @@ def avro_values(count: int) -> tuple[float, float]:
     import fastavro
 
     from eventlog.client.avro import AvroFormat
-    from eventlog.integrations.spark.values import ValueColumns, struct_of
+    from eventlog.integrations.archive.values import ValueColumns, struct_of
 
     text = {"customer": "string", "total": "double", "n": "long", "pad": "string"}
     schema = {"type": "record", "name": "Order", "fields": [{"name": name, "type": kind} for name, kind in text.items()]}

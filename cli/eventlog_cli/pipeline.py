@@ -48,6 +48,12 @@ def command() -> None:
 @click.option("--after", type=ID, help="A new table begins behind this id.  [default: with the first event kept]")
 @click.option("--hold", type=SIZE, help="Retention keeps so much of what is not archived yet.  [default: nothing]")
 @click.option(
+    "--value-schema",
+    metavar="DDL",
+    default="",
+    help="Add a column v of these fields of values, as in 'customer STRING, total DOUBLE'.  [default: as the table has it]",
+)
+@click.option(
     "--master", metavar="URL", help="Tasks of this Spark write: spark://HOST:PORT, sc://HOST:PORT, local[2].  [default: this process]"
 )
 @click.option("--conf", multiple=True, metavar="NAME=VALUE", help="A setting of Spark's; may be given again.")
@@ -56,6 +62,8 @@ def archive(cache_name: str, *, path: str | None, every_ms: int | None, master: 
     """Write what happened in CACHE into a Delta table at PATH, going on where it ends.
 
     Killed anywhere, the next run goes on where the table ends. One archiver of a cache at a time: a second one is refused.
+
+    With --value-schema a value that does not fit it stands in _corrupt. Later runs may add fields, in which older rows have null.
 
     With --master tasks of Spark fetch and write, and all its hosts reach nodes and PATH by the same addresses.
     """

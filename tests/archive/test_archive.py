@@ -131,7 +131,7 @@ def test_a_round_that_ended_early_is_made_anew_and_what_it_wrote_is_in_no_table(
 ) -> None:
     write(cache)
 
-    def dies(ranges: Sequence[Range]) -> Iterator[Made]:
+    def dies(ranges: Sequence[Range], _values: str) -> Iterator[Made]:
         for wanted in ranges:
             yield write_range(cache, wanted, place_of(tmp_path / "a"))
             raise KeyboardInterrupt
@@ -149,7 +149,7 @@ def test_a_round_that_ended_early_is_made_anew_and_what_it_wrote_is_in_no_table(
 def test_of_two_archivers_the_second_is_told_and_adds_nothing(client: blocking.Client, cache: blocking.Cache, tmp_path: Path) -> None:
     write(cache)
 
-    def slow(ranges: Sequence[Range]) -> Iterator[Made]:
+    def slow(ranges: Sequence[Range], _values: str) -> Iterator[Made]:
         made = [write_range(cache, wanted, place_of(tmp_path / "a")) for wanted in ranges]
         archives.archive(client, cache.name, tmp_path / "a", round_events=100)
         yield from made
@@ -302,7 +302,7 @@ def test_an_audit_names_the_hours_of_a_segment_that_are_not_alike_and_the_first_
 ) -> None:
     write(cache, rounds=1)
 
-    def lying(ranges: Sequence[Range]) -> Iterator[Made]:
+    def lying(ranges: Sequence[Range], _values: str) -> Iterator[Made]:
         for wanted in ranges:
             whole = read_range(cache, wanted)
             parts = [whole.slice(low, high - low) for low, high in bounds_of(whole)]
@@ -336,7 +336,7 @@ def test_an_audit_of_the_command_line_names_the_first_difference_and_compares_a_
 ) -> None:
     write(cache, rounds=1)
 
-    def lying(ranges: Sequence[Range]) -> Iterator[Made]:
+    def lying(ranges: Sequence[Range], _values: str) -> Iterator[Made]:
         for wanted in ranges:
             lied = value_changed(read_range(cache, wanted), 0)
             made = tuple(write_parts(place_of(tmp_path / "a"), lied, name="x"))
@@ -412,7 +412,7 @@ def test_killed_anywhere_it_goes_on_where_the_table_ends(
 def test_tasks_of_one_segment_each_are_a_round_that_verifies(client: blocking.Client, cache: blocking.Cache, tmp_path: Path) -> None:
     write(cache, rounds=1, keys=40)
 
-    def apart(ranges: Sequence[Range]) -> Iterator[Made]:
+    def apart(ranges: Sequence[Range], _values: str) -> Iterator[Made]:
         for wanted in ranges:
             yield from (write_range(cache, replace(wanted, segments=(segment,)), place_of(tmp_path / "a")) for segment in wanted.segments)
 
@@ -436,8 +436,8 @@ def test_a_round_that_does_not_join_on_or_lacks_something_is_not_committed(
     archives.archive(client, cache.name, tmp_path / "a")
     write(cache, rounds=1)
 
-    def lying(change: Callable[[Made], Made]) -> Callable[[Sequence[Range]], Iterator[Made]]:
-        return lambda ranges: (change(write_range(cache, wanted, place_of(tmp_path / "a"))) for wanted in ranges)
+    def lying(change: Callable[[Made], Made]) -> Callable[[Sequence[Range], str], Iterator[Made]]:
+        return lambda ranges, _values: (change(write_range(cache, wanted, place_of(tmp_path / "a"))) for wanted in ranges)
 
     def shifted(made: Made) -> Made:
         return replace(made, ends={segment: (first + (segment == 5), last) for segment, (first, last) in made.ends.items()})

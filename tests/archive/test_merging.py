@@ -68,7 +68,7 @@ def test_an_archiver_is_not_disturbed_by_a_merge_in_the_middle_of_its_round(clie
     cache = filled(client, "both", tmp_path / "a")
     cache.put_many([(f"k{key}", {"n": 6}) for key in range(100)])
 
-    def merged_meanwhile(ranges: Sequence[Range]) -> Iterator[Made]:
+    def merged_meanwhile(ranges: Sequence[Range], _values: str) -> Iterator[Made]:
         archives.compact(tmp_path / "a", older_than_ms=0, target_bytes=20_000)
         yield from (write_range(cache, wanted, place_of(tmp_path / "a")) for wanted in ranges)
 

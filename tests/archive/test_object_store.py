@@ -72,6 +72,15 @@ def test_it_has_every_event_once_and_goes_on_where_it_ends(client: blocking.Clie
     assert not archives.audit(client, cache.name, found).differences
 
 
+def test_columns_of_values_are_added_there_too(client: blocking.Client, cache: blocking.Cache, address: str) -> None:
+    for schema in ("n INT", "n INT, more STRING"):
+        write(cache, rounds=1)
+        archives.archive(client, cache.name, address, value_schema=schema)
+    found = archives.open(address)
+    assert [row["v"] for batch in found.history(columns=["v"]) for row in batch.to_pylist()] == [{"n": 0, "more": None}] * 400
+    assert (found.dataset().count_rows(), found.verify().events) == (400, 400)
+
+
 def test_files_are_merged_and_removed(client: blocking.Client, cache: blocking.Cache, address: str) -> None:
     write(cache)
     archives.archive(client, cache.name, address, round_events=100)

@@ -29,7 +29,7 @@ def test_every_block_runs(tmp_path: Path) -> None:
             done = subprocess.run([*shell, text], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60, check=False)
             assert done.returncode == 0, (block, done.stderr)
             printed.append(done.stdout)
-    assert len(printed) == 11
+    assert len(printed) == 13
     assert "150 events in" in printed[0]
     assert len(printed[2].splitlines()) == 49
     assert printed[3].splitlines()[:2] == ["orders 150", "150"]
@@ -44,3 +44,5 @@ def test_every_block_runs(tmp_path: Path) -> None:
     assert "150 events of orders" in printed[9]
     assert len(printed[9].splitlines()) == 2 + 49
     assert "CREATED" in printed[10]
+    assert "150 events of orders" in printed[11]
+    assert printed[12].count("'total_max'") == 49

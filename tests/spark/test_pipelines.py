@@ -43,6 +43,25 @@ def test_an_archive_is_written_by_tasks_and_goes_on_where_it_ends(spark: Any, tm
         assert frame.count() == 2_000
 
 
+def test_tasks_make_columns_of_values_and_the_source_reads_such_an_archive_as_any(spark: Any, tmp_path: Path) -> None:
+    with NodeProcess(tmp_path / "node", "--segments", "16") as node, blocking.connect(node.address) as client:
+        cache = client.create_cache("orders")
+        path = tmp_path / "a"
+        for number, schema in enumerate(("n INT", "n INT, key STRING", "")):
+            cache.put_many([(f"k{key}", {"n": number, "key": f"{key}"}) for key in range(100)])
+            options: dict[str, Any] = {"value_schema": schema} if schema else {}
+            assert pipelines.archive(spark, "orders", servers=node.address, to=path, tasks=3, **options)["events"] == 100
+        cache.put("k0", {"n": "x"})
+        files = spark.read.option("basePath", str(path)).option("mergeSchema", "true").parquet(*archives.open(path).files)
+        found = {(row.n, row.key is None) for row in files.select("v.n", "v.key").distinct().collect()}
+        assert {row[1] for row in found if row[0] == 0} == {True}, "it was archived before there was such a field"
+        assert {row for row in found if row[0]} == {(1, False), (2, False)}
+        options = {"servers": node.address, "cache": "orders", "archive": str(path), "value_schema": "n INT"}
+        rows = spark.read.format("eventlog").options(**options).load().select("v.n", "_corrupt").collect()
+        assert sorted(str(row.n) for row in rows) == ["0"] * 100 + ["1"] * 100 + ["2"] * 100 + ["None"]
+        assert [row["_corrupt"] for row in rows if row["_corrupt"]] == ['{"n":"x"}']
+
+
 @pytest.fixture(scope="module")
 def archived(node: NodeProcess, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Any]]:
     """Return an archive of a cache of which the nodes have forgotten the beginning, and all events that there were."""

@@ -9,15 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eventlog.errors import InvalidArgument
+from eventlog.integrations.archive.values import ValueColumns, ddl_of, struct_of, type_of
 from eventlog.integrations.spark.options import SourceOptions, read_options
 from eventlog.integrations.spark.values import (
     SparkShape,
-    ValueColumns,
-    ddl_of,
     inferred_struct,
     shown_columns,
-    struct_of,
-    type_of,
     with_values,
 )
 

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 from eventlog.errors import ArchiveDamaged
 from eventlog.integrations.archive.place import ArchivePlace
 from eventlog.integrations.archive.ranges import RowBounds
+from eventlog.integrations.archive.values import STRUCT, VALUE_COLUMNS, has_grown_from
 
 DAY: Final = "day"
 ROW_GROUP_ROWS: Final = 262_144
@@ -59,7 +60,7 @@ def _stats_of(table: pa.Table) -> dict[str, Any]:
     keys = pc.min_max(table.column("key"))
     if pa.types.is_string(table.schema.field("key").type) and all(len(keys[end].as_py()) <= _KEY_BYTES_MAX for end in ("min", "max")):
         lows["key"], highs["key"] = keys["min"].as_py(), keys["max"].as_py()
-    nulls = {name: table.column(name).null_count for name in table.schema.names if name != "headers"}
+    nulls = {name: table.column(name).null_count for name in table.schema.names if name not in {"headers", STRUCT}}
     return {"numRecords": len(table), "minValues": lows, "maxValues": highs, "nullCount": nulls}
 
 
@@ -79,7 +80,7 @@ def read_part(place: ArchivePlace, path: str, *, rows: int, schema: pa.Schema, b
         with pq.ParquetFile(place.open(path), page_checksum_verification=True) as opened:
             there, groups = opened.metadata.num_rows, _groups_within(opened.metadata, bounds)
             read = opened.read(columns=schema.names) if bounds is None else opened.read_row_groups(groups, columns=schema.names)
-            found = read.select(schema.names)
+            found = _grown(read, schema).select(schema.names)
             due = sum(opened.metadata.row_group(group).num_rows for group in groups)
     except (OSError, ValueError, KeyError) as error:  # pyarrow's own errors are ValueErrors
         place.check()
@@ -88,6 +89,20 @@ def read_part(place: ArchivePlace, path: str, *, rows: int, schema: pa.Schema, b
         why = f"{len(found)} rows of {found.schema.types}, not {due} of {schema.types}; in all it has {there}, and had {rows}"
         raise ArchiveDamaged(file=path, why=why)
     return found
+
+
+def _grown(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Return a file's rows with what the table has learned of values since: null, as nobody looked for it then."""
+    for name in VALUE_COLUMNS:
+        if name not in schema.names:
+            continue
+        kind = schema.field(name).type
+        if name not in table.schema.names:
+            table = table.append_column(name, pa.chunked_array([pa.nulls(len(table), kind)]))
+        elif has_grown_from(kind, table.schema.field(name).type):
+            at = table.schema.get_field_index(name)
+            table = table.set_column(at, name, table.column(name).cast(kind))
+    return table
 
 
 def _groups_within(metadata: Any, bounds: RowBounds | None) -> list[int]:

@@ -16,6 +16,7 @@ from eventlog.integrations.archive.files import read_part
 from eventlog.integrations.archive.place import place_of
 from eventlog.integrations.archive.ranges import RowBounds
 from eventlog.integrations.archive.table import ArchiveTable, File, Round, TableIdentity, identity_of
+from eventlog.integrations.archive.values import VALUE_COLUMNS
 
 BATCH_ROWS: Final = 65_536
 
@@ -86,7 +87,7 @@ class Archive:
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns of an event."""
+        """The columns of an event, and `v` and `_corrupt` where values are read as a `value_schema`."""
         return self._table.schema
 
     @property
@@ -180,7 +181,7 @@ class Archive:
         """Yield the events behind an id by segment and id, one stretch of ids after the other, with the rounds that they are.
 
         A stretch has whole rounds and whole files: one round mostly, more where files have been merged. Of rounds that the table's log
-        has forgotten there is nothing but their events.
+        has forgotten there is nothing but their events. Files are read as a whole, and events are without the columns of a `value_schema`.
 
         Raises:
             ArchiveDamaged: a file is not as it was written.
@@ -195,7 +196,8 @@ class Archive:
         table = self._read(files, self.schema) if files else self.schema.empty_table()
         ids = table.column("id").to_numpy()
         order = np.lexsort((ids, table.column("segment").to_numpy()))
-        return table.take(order[(ids[order] > low) & (ids[order] <= high)])
+        events = table.select([name for name in table.schema.names if name not in VALUE_COLUMNS])
+        return events.take(order[(ids[order] > low) & (ids[order] <= high)])
 
     def verify(self) -> Verified:
         """Read all of it, and prove that it is what was written: no offset missing in any segment, ids rising, digests as committed.

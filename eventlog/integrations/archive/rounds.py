@@ -16,13 +16,14 @@ import pyarrow as pa
 
 from eventlog import blocking
 from eventlog.client.reading.batches import EventBatch
-from eventlog.errors import CorruptData, ListenerNotFound
+from eventlog.errors import CorruptData, InvalidArgument, ListenerNotFound
 from eventlog.integrations.archive.columns import columns_of, read_columns, record_batch
 from eventlog.integrations.archive.digest import bounds_of, digest_of
 from eventlog.integrations.archive.files import NewFile, write_parts
 from eventlog.integrations.archive.place import ArchivePlace, place_of
 from eventlog.integrations.archive.ranges import Range, ranges_of
 from eventlog.integrations.archive.table import ArchiveTable, Round, identity_of
+from eventlog.integrations.archive.values import ValueColumns, archived_struct, ddl_of, type_of
 from eventlog.limits import ANSWER_BYTES_MAX
 
 ROUND_EVENTS_DEFAULT: Final = 5_000_000
@@ -62,11 +63,14 @@ class Written:
     rounds: int
 
 
-Run = Callable[[Sequence[Range]], Iterable[Made]]
+Run = Callable[[Sequence[Range], str], Iterable[Made]]
+"""Has the ranges of a round written; the text is `values` of `write_range`."""
 
 
-def write_range(cache: blocking.Cache, wanted: Range, place: ArchivePlace) -> Made:
-    """Write a range's events into files; what a task does.
+def write_range(cache: blocking.Cache, wanted: Range, place: ArchivePlace, *, values: str = "") -> Made:
+    """Write a range's events into files; what a task does. `values` is the type that values are read as, in Spark's words, if any.
+
+    Digests are of events alone: what values are read as follows from them.
 
     Raises:
         EventsTrimmed: retention has taken some of them.
@@ -78,8 +82,17 @@ def write_range(cache: blocking.Cache, wanted: Range, place: ArchivePlace) -> Ma
         ends=ends_of(table, cache.name),
         digest=digest_of(table),
         events=len(table),
-        parts=tuple(write_parts(place, table, name=name)),
+        parts=tuple(write_parts(place, _with_values(cache, table, values) if values else table, name=name)),
     )
+
+
+def _with_values(cache: blocking.Cache, table: pa.Table, values: str) -> pa.Table:
+    """Return events with columns of their values. The schema of Avro is asked for once they are read: it takes all of them."""
+    info = cache.info()
+    made = ValueColumns(type_of(values), corrupt="column", avro=info.schema if info.format == "avro" else "")
+    for name, column in made.of_table(table.column("value")).items():
+        table = table.append_column(name, column)
+    return table
 
 
 def read_range(cache: blocking.Cache, wanted: Range, *, names: Sequence[str] | None = None) -> pa.Table:
@@ -130,6 +143,7 @@ def archive(
     upto: int | None = None,
     round_events: int = ROUND_EVENTS_DEFAULT,
     hold: int | None = None,
+    value_schema: str = "",
     tasks: int = 0,
     run: Run | None = None,
     told: Callable[[Round], None] = lambda _round: None,
@@ -138,11 +152,13 @@ def archive(
 
     A new table begins behind the id `after`, by default with the first event that the nodes keep; one that is there goes on where it
     ends. With `hold` a durable listener `archive.CACHE` keeps retention from what is not archived yet, up to so many bytes; one that is
-    there moves on in any case. A round is cut into `tasks`, by default one for half a million events and 16 at most, which `run` carries
-    out, by default here. `told` hears of each round.
+    there moves on in any case. `value_schema` is fields as in `customer STRING, total DOUBLE`: from now on the table has columns `v` of
+    them and `_corrupt`, until a later one has more fields. A round is cut into `tasks`, by default one for half a million events and 16
+    at most, which `run` carries out, by default here. `told` hears of each round.
 
     Raises:
-        ArchiveRefused: the table is another cache's, or `path` something else.
+        ArchiveRefused: the table is another cache's, or `path` something else, or `value_schema` lacks a field of the table or changes it.
+        InvalidArgument: `value_schema` is none, or values are neither JSON nor Avro.
         ArchiveTaken: another archiver of the cache has gone on meanwhile.
         ArchiveUnreachable: the object store does not answer. What is committed stays, and the next run goes on behind it.
         EventsTrimmed: retention has taken what would come next.
@@ -150,13 +166,20 @@ def archive(
     """
     source, place = client.cache(cache), place_of(path)
     identity = identity_of(client, cache)
-    table = ArchiveTable.open_or_create(place, identity, columns_of(source).schema())
+    columns = columns_of(source)
+    if value_schema and not columns.is_json and not columns.is_avro:
+        raise InvalidArgument(why=f"value_schema is for JSON and Avro values, and cache {cache!r} has others")
+    asked = archived_struct(value_schema) if value_schema else None
+    table = ArchiveTable.open_or_create(place, identity, columns.schema())
+    if asked is not None:
+        table.grow(asked)
+    values = "" if table.values is None else ddl_of(table.values)
     end = source.log_ends()
     start = table.upto
     if start is None:
         start = after if after is not None else end.last_id if end.first_id is None else end.first_id - 1
     holding = _hold(client, cache, hold, at=start)
-    run = run or (lambda ranges: map(partial(write_range, source, place=place), ranges))
+    run = run or (lambda ranges, values: map(partial(write_range, source, place=place, values=values), ranges))
     at, events, nbytes, files, rounds = start, 0, 0, 0, 0
     while True:
         plan = source.plan(at, upto=end.last_id if upto is None else min(upto, end.last_id), max_events=round_events)
@@ -164,7 +187,7 @@ def archive(
             break
         segments = range(client.segments_count)
         ranges = ranges_of(plan.after, plan.upto, segments=segments, events=plan.events, nbytes=plan.bytes, asked=tasks)
-        made = list(run(ranges))
+        made = list(run(ranges, values))
         done = _round_of(plan.after, plan.upto, made, planned=plan.events, before=_ends_before(table, client.segments_count), cache=cache)
         parts = [part for one in made for part in one.parts]
         table.commit(parts, done)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake import CommitProperties, DeltaTable, Schema, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction
 
@@ -21,6 +21,7 @@ from eventlog import blocking
 from eventlog.errors import ArchiveRefused, ArchiveTaken, InvalidArgument
 from eventlog.integrations.archive.files import DAY, NewFile
 from eventlog.integrations.archive.place import ArchivePlace
+from eventlog.integrations.archive.values import CORRUPT, STRUCT, VALUE_COLUMNS, ddl_of, has_grown_from
 
 _CONFIGURATION: Final[Mapping[str, str | None]] = {
     "delta.appendOnly": "true",
@@ -145,9 +146,32 @@ class ArchiveTable:
             has, wanted = found.identity, identity
             what = "dropped and made again since" if (has.cluster, has.cache) == (wanted.cluster, wanted.cache) else "another"
             raise ArchiveRefused(path=place.address, why=f"it has cache {has.cache!r} of cluster {has.cluster}; {wanted.cache!r} is {what}")
-        if found.schema != schema:
-            raise ArchiveRefused(path=place.address, why=f"it has the columns {found.schema.names}, not {schema.names}")
+        has = pa.schema([field for field in found.schema if field.name not in VALUE_COLUMNS])
+        if has != schema:
+            raise ArchiveRefused(path=place.address, why=f"it has the columns {has.names}, not {schema.names}")
         return found
+
+    def grow(self, values: pa.StructType) -> None:
+        """Have columns of values, with these fields, in a commit of their own; rows that are there have null.
+
+        Raises:
+            ArchiveRefused: it has a field of values that is not among these, or is of another type.
+            ArchiveTaken: somebody else has gone on meanwhile.
+        """
+        own = self.values
+        if own is not None and not has_grown_from(values, own):
+            why = f"its values have the fields {ddl_of(own)}, and a value_schema has those and maybe more, not {ddl_of(values)}"
+            raise ArchiveRefused(path=self.place.address, why=why)
+        if own is not None and has_grown_from(own, values):
+            return
+        before = self._delta.version()
+        try:
+            with self.place.reached():
+                self._delta.alter.add_columns(Schema.from_arrow(pa.schema([(STRUCT, values), (CORRUPT, pa.string())])).fields)
+        except CommitFailedError as error:
+            self.refresh()
+            raise ArchiveTaken(path=self.place.address, upto=self.upto or 0) from error
+        self._settle(before)
 
     def refresh(self) -> None:
         """Learn what was committed meanwhile."""
@@ -156,9 +180,15 @@ class ArchiveTable:
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns of events, without the day."""
+        """The columns of events, and those of their values where there are any, without the day."""
         found = pa.schema(self._delta.schema().to_arrow())
         return pa.schema([field for field in found if field.name != DAY])
+
+    @property
+    def values(self) -> pa.StructType | None:
+        """The fields that values are read as; None where they are not."""
+        found = self.schema
+        return found.field(STRUCT).type if STRUCT in found.names else None
 
     @property
     def upto(self) -> int | None:

@@ -14,6 +14,7 @@ import orjson
 
 from eventlog.errors import InvalidArgument
 from eventlog.ids import ID_MAX, id_before
+from eventlog.integrations.archive.values import Corrupt
 from eventlog.limits import ANSWER_BYTES_MAX, STAGE_KEEP_MS_DEFAULT, STAGE_KEEP_MS_MAX
 
 WAIT_MS_MAX: Final = 60_000
@@ -64,7 +65,6 @@ _RANGE: Final = re.compile(r"([0-9]{1,5})(?:-([0-9]{1,5}))?")
 
 Word = Literal["earliest", "latest"]
 Rows = Literal["events", "state", "ranges"]
-Corrupt = Literal["column", "null", "fail"]
 WriteMode = Literal["put", "insert"]
 _CORRUPT: Final[dict[str, Corrupt]] = {"column": "column", "null": "null", "fail": "fail"}
 _MODES: Final[dict[str, WriteMode]] = {"put": "put", "insert": "insert"}

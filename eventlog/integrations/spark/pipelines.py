@@ -94,8 +94,8 @@ def archiving(spark: SparkSession, cache: str, *, servers: Sequence[str], to: st
     """Return what has tasks of Spark write the ranges of a round; arguments as of `archive`."""
     source, place = SourceOptions(servers=tuple(servers), cache=cache, client=client or {}), place_of(to)
 
-    def run(ranges: Sequence[Range]) -> Iterable[Made]:
-        tasks = spark.range(0, len(ranges), 1, len(ranges)).mapInArrow(_tasks(ranges, source, place), _MADE)
+    def run(ranges: Sequence[Range], values: str) -> Iterable[Made]:
+        tasks = spark.range(0, len(ranges), 1, len(ranges)).mapInArrow(_tasks(ranges, source, place, values), _MADE)
         return [Made.of_plain(json.loads(row.made)) for row in tasks.collect()]
 
     return run
@@ -233,13 +233,13 @@ def _counting(job: Job, pieces: Sequence[RollupPiece], source: SourceOptions | N
     return act
 
 
-def _tasks(ranges: Sequence[Range], source: SourceOptions, place: ArchivePlace) -> Any:
-    """Return what a task does: it writes the ranges whose numbers it gets."""
+def _tasks(ranges: Sequence[Range], source: SourceOptions, place: ArchivePlace, values: str) -> Any:
+    """Return what a task does: it writes the ranges whose numbers it gets, with columns of values if there are to be any."""
 
     def act(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         cache = client_of(source).cache(source.cache)
         for batch in batches:
-            made = [json.dumps(write_range(cache, ranges[number], place).plain()) for number in batch.column(0).to_pylist()]
+            made = [json.dumps(write_range(cache, ranges[number], place, values=values).plain()) for number in batch.column(0).to_pylist()]
             yield pa.RecordBatch.from_arrays([pa.array(made)], names=["made"])
 
     return act

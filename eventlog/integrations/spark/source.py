@@ -44,23 +44,20 @@ from eventlog.integrations.archive.ranges import Range, RowBounds, ranges_of
 from eventlog.integrations.archive.reading import Archive, open_archive
 from eventlog.integrations.archive.rounds import range_batches
 from eventlog.integrations.archive.table import File
+from eventlog.integrations.archive.values import CORRUPT, STRUCT, ddl_of, struct_of
 from eventlog.integrations.spark.offsets import Losses, Reported, Scope, id_of, offset_of, report_of
 from eventlog.integrations.spark.options import SourceOptions, Start, read_options, sink_options
 from eventlog.integrations.spark.pushing import CacheFacts, ColumnComparison, Operator, Pushed, push
 from eventlog.integrations.spark.session import client_of
 from eventlog.integrations.spark.sink import BatchWriter, StreamWriter, layout_of
 from eventlog.integrations.spark.values import (
-    CORRUPT,
     INFER,
     INFER_EVENTS,
-    STRUCT,
     SparkShape,
     check_columns,
-    ddl_of,
     inferred_struct,
     shown_columns,
     spark_type,
-    struct_of,
     with_values,
 )
 
@@ -158,7 +155,7 @@ def _types_of(options: SourceOptions, schema: "StructType | None" = None) -> dic
     if options.value_schema.lower() != INFER:
         return with_values(found.types, struct_of(options.value_schema))
     if avro := _avro_of(options):
-        from eventlog.integrations.spark.avro_values import avro_struct  # noqa: PLC0415 -- fastavro is slow to load, and few caches are Avro
+        from eventlog.integrations.archive.avro_values import avro_struct  # noqa: PLC0415 -- fastavro is slow to load, and few caches are Avro
 
         return with_values(found.types, avro_struct(avro))
     given = None if schema is None or STRUCT not in schema.names else spark_type(schema[STRUCT].dataType.jsonValue())

@@ -16,7 +16,7 @@ from eventlog.client.avro import AvroFormat
 from eventlog.client.avro_columns import AvroColumns
 from eventlog.client.reading.typed import TypedObjects, Unfit
 from eventlog.errors import InvalidArgument, UnreadableValue
-from eventlog.integrations.spark.values import struct_of_fields
+from eventlog.integrations.archive.values import struct_of_fields
 from eventlog.predicate.avro import avro_json
 from eventlog.schema.avro import AvroSchema
 

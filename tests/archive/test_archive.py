@@ -22,7 +22,7 @@ from eventlog import blocking
 from eventlog.errors import ArchiveDamaged, ArchiveRefused, ArchiveTaken, CorruptData, EventsTrimmed, InvalidArgument
 from eventlog.ids import ID_MAX, TIME_SHIFT, time_of
 from eventlog.integrations import archive as archives
-from eventlog.integrations.archive.auditing import first_unlike, unlike_hours
+from eventlog.integrations.archive.auditing import DIFFERENCES_MAX, DifferingHours, HourDifference, first_unlike, unlike_hours
 from eventlog.integrations.archive.digest import bounds_of, digest_of
 from eventlog.integrations.archive.files import write_parts
 from eventlog.integrations.archive.place import place_of
@@ -370,6 +370,24 @@ def test_hours_of_a_segment_are_told_apart() -> None:
     first = first_unlike(kept, filed)
     assert (first.segment, (first.hour_ms - begin) // 3_600_000, first.in_log, first.in_archive) == (5, 2, True, False)
     assert first_unlike(filed, of_hours(1.1)).id == int(1.2 * 3_600_000) << TIME_SHIFT
+
+
+def test_an_hour_in_two_stretches_is_one_and_of_many_the_first_are_told() -> None:
+    def hour(number: int, segment: int) -> HourDifference:
+        return HourDifference(segment=segment, hour_ms=number, in_log=2, in_archive=1)
+
+    hours = DifferingHours()
+    for one in (hour(8, 1), hour(7, 2), hour(7, 1)):
+        hours.add(one)
+    hours.settle(8)
+    assert (hours.count, hours.first) == (2, [hour(7, 1), hour(7, 2)])
+    hours.add(hour(8, 1))
+    hours.settle(9)
+    assert (hours.count, hours.first[2]) == (3, HourDifference(segment=1, hour_ms=8, in_log=4, in_archive=2))
+    for segment in range(DIFFERENCES_MAX):
+        hours.add(hour(9, segment))
+    hours.settle(10)
+    assert (hours.count, len(hours.first), hours.first[-1]) == (DIFFERENCES_MAX + 3, DIFFERENCES_MAX, hour(9, DIFFERENCES_MAX - 4))
 
 
 def test_killed_anywhere_it_goes_on_where_the_table_ends(

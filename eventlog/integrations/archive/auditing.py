@@ -72,7 +72,7 @@ def audit(client: blocking.Client, cache: str, archive: Archive, *, until: int |
     first_kept = source.log_ends().first_id
     after = min(end, archive.upto if first_kept is None else max(first_kept - 1, archive.after))
     events, at = 0, after
-    differences: dict[tuple[int, int], HourDifference] = {}
+    hours = DifferingHours()
     first: FirstDifference | None = None
     for rounds, whole in archive.stretches(after):
         upto = min(end, max([found.upto for found in rounds], default=None) or pc.max(whole.column("id")).as_py())
@@ -85,11 +85,32 @@ def audit(client: blocking.Client, cache: str, archive: Archive, *, until: int |
             found = first_unlike(own, theirs)
             first = found if first is None or found.id < first.id else first
             for hour in unlike_hours(own, theirs):
-                before = differences.get((hour.hour_ms, hour.segment))
-                differences[hour.hour_ms, hour.segment] = hour if before is None else _both(before, hour)
+                hours.add(hour)
         at = upto
-    told = tuple(differences[hour] for hour in sorted(differences)[:DIFFERENCES_MAX])
-    return Audit(verified=verified, after=after, upto=end, events=events, differing=len(differences), differences=told, first=first)
+        hours.settle(_hour_of(at))
+    hours.settle(_hour_of(ID_MAX))
+    differing, told = hours.count, tuple(hours.first)
+    return Audit(verified=verified, after=after, upto=end, events=events, differing=differing, differences=told, first=first)
+
+
+class DifferingHours:
+    """The hours of segments that differ: how many, and the first of them in the order of time. A stretch may end within an hour."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.first: list[HourDifference] = []
+        self._near: dict[tuple[int, int], HourDifference] = {}
+
+    def add(self, hour: HourDifference) -> None:
+        """Take up an hour, or another part of one that is not settled."""
+        before = self._near.get((hour.hour_ms, hour.segment))
+        self._near[hour.hour_ms, hour.segment] = hour if before is None else _both(before, hour)
+
+    def settle(self, hour_ms: int) -> None:
+        """Count hours before that one: nothing more of them comes."""
+        past = [self._near.pop(place) for place in sorted(place for place in self._near if place[0] < hour_ms)]
+        self.count += len(past)
+        self.first += past[: DIFFERENCES_MAX - len(self.first)]
 
 
 def _unlike(kept: pa.Table, filed: pa.Table) -> Iterator[tuple[pa.Table, pa.Table]]:

@@ -13,6 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+import numpy as np
+
 from eventlog.errors import EventLogError
 from eventlog.node.copying.replicate import Replicas
 from eventlog.node.state.freshness import Freshness
@@ -92,11 +94,12 @@ class Services:
         return {name: running[name] for name in self._services}
 
     async def _look(self) -> None:
+        terms = np.where(self._node.replicas.serving, self._node.core.epochs, 0).tolist()
         wanted = {
             (name, job): term
             for name, service in self._services.items()
             for job, segment in service.jobs().items()
-            if (term := self._term(segment))
+            if (term := terms[segment])
         }
         await self._end([piece for piece, one in self._running.items() if wanted.get(piece) != one.term])
         if self._is_stopped:

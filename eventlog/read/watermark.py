@@ -193,7 +193,7 @@ class LowWatermark:
     def holders(self, asked: Ints | None, *, below: int) -> Ints:
         """Return the asked segments whose limit lies below the id `below`: they are why a reader stands still."""
         found = (self.limits < below).nonzero()[0]
-        return found if asked is None else np.intersect1d(found, asked, assume_unique=True)
+        return found if asked is None or not len(found) else np.intersect1d(found, asked, assume_unique=True)
 
 
 def hear_own(low: LowWatermark, promises: Promises, now_id: int) -> None:

@@ -150,6 +150,7 @@ class Caches:
         self._dropped: dict[int, str] = {}
         self.internal: set[int] = set()  # ids of those that are for nodes alone
         self.drops = 0  # how many of them this node has heard of
+        self.changes = 0  # of names, and of what is set for a cache
 
     def __iter__(self) -> Iterator[CacheState]:
         return iter(self._by_id.values())
@@ -158,12 +159,14 @@ class Caches:
         """Take a cache in."""
         self._by_id[cache.cache_id] = cache
         self._by_name[cache.name] = cache
+        self.changes += 1
         if cache.is_internal and cache.name != SIGNALS:
             self.internal.add(cache.cache_id)
 
     def drop(self, cache: CacheState) -> None:
         """Forget a cache; requests that still name its id get CACHE_DROPPED."""
         cache.dropped = True
+        self.changes += 1
         self.internal.discard(cache.cache_id)
         del self._by_id[cache.cache_id]
         if self._by_name.get(cache.name) is cache:  # the name may be another's by now

@@ -107,6 +107,8 @@ class Mirrors:
         self.budget = ProcessBudget(MIRRORS_HELD_BYTES_MAX)
         self._book = Book()
         self._version = 0
+        self._jobs_of = self._book, -1
+        self._jobs: dict[str, int] = {}
         self._reports: dict[str, Report] = {}
         self.signals = Signals(node, inside, mirrored=lambda: {one.cache for one in self._book.mirrors.values()}, now_ms=self.wall_ms())
 
@@ -153,18 +155,22 @@ class Mirrors:
 
     def jobs(self) -> Mapping[str, int]:
         """Return the shards of mirrors that are not paused, and their homes; one that was changed, or whose cache was, is another job."""
-        return {
-            f"{mirror.name}/{shard}/{mirror.revision}/{self._options_of(mirror)}": home
-            for mirror in self._book.mirrors.values()
-            if mirror.state == "running"
-            for shard, home in enumerate(homes(mirror, segments=self._node.segments))
-        }
+        if (self._book, self._node.caches.changes) != self._jobs_of:
+            self._jobs_of = self._book, self._node.caches.changes
+            self._jobs = {
+                f"{mirror.name}/{shard}/{mirror.revision}/{self._options_of(mirror)}": home
+                for mirror in self._book.mirrors.values()
+                if mirror.state == "running"
+                for shard, home in enumerate(homes(mirror, segments=self._node.segments))
+            }
+        return self._jobs
 
     def _options_of(self, mirror: Mirror) -> int:
         """Return from when on the options of a mirror's cache hold, its schema among them."""
-        with suppress(CacheNotFound):
+        try:
             return self._node.caches.named(mirror.cache).from_id
-        return 0
+        except CacheNotFound:
+            return 0
 
     async def run(self, job: str, term: int) -> None:
         """Copy a shard until cancelled."""

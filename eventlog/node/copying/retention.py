@@ -140,6 +140,7 @@ class Retention:
         self._trimming = asyncio.Lock()
         self._marks: Ints = np.zeros(node.store.segments, np.int64)  # durable for sure
         self._looks: dict[int, Look | None] = {}  # what the last window of a cache was read for
+        self._unlimited: set[int] = set()  # caches that were looked at since they have no limits: nothing of them goes, whoever reads them
         self._caught_up: dict[int, Ints] = {}  # of each cache and segment led here, the cut that was made up for
 
     # ------------------------------------------------------------ for all nodes
@@ -150,12 +151,15 @@ class Retention:
         for cache in list(self._node.caches):
             await self._catch_up(cache)
         if not self._node.replicas.serving[0]:
+            self._unlimited.clear()  # another node may tell listeners how near to falling out they are
             return
         for cache in list(self._node.caches):
-            if cache.dropped or (limits_of(cache).are_none and not self._has_listeners()):
+            is_unlimited = limits_of(cache).are_none
+            if cache.dropped or (is_unlimited and (cache.cache_id in self._unlimited or not self._has_listeners())):
                 continue
             try:
                 await self.run(cache, dry_run=False, is_forced=False)
+                (self._unlimited.add if is_unlimited else self._unlimited.discard)(cache.cache_id)
             except PrimariesMissing as error:
                 log.info("retention_waits why=%s", error)
                 return  # the caches after this one have listeners in the same segments

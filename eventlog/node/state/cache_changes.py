@@ -124,6 +124,7 @@ class CacheChanges:
         cache = self._node.caches.find(record.id)
         if cache.options != record.options:
             cache.options, cache.from_id = record.options, record.from_id
+            self._node.caches.changes += 1
             cache.may_expire = cache.may_expire or record.options.lifespan_ms > 0
             self._node.reads.altered(cache)
         return cache

@@ -132,7 +132,7 @@ GROUP_METADATA_BYTES_MAX = 4 * KIB  # of one commit
 # mirrors
 MIRRORS_MAX = 256  # of a cluster: all of them are one record, which every node reads again after a change
 MIRRORS_BYTES_MAX = 768 * KIB  # of that record
-MIRROR_SHARDS_MAX = 16  # each has a producer of its own
+MIRROR_SHARDS_MIN, MIRROR_SHARDS_MAX = 4, 16  # that share more partitions; each has a producer of its own
 MIRROR_INTERVAL_MS_DEFAULT = 100  # from an event to the transaction that it is in
 MIRROR_TRANSACTION_EVENTS_MAX = 10_000
 MIRROR_TRANSACTION_BYTES_MAX = 4 * MIB  # and one answer

@@ -8,7 +8,7 @@ import msgspec
 
 from eventlog.errors import CorruptData, InvalidArgument, MirrorExists, MirrorNotFound, MirrorRuns, Overloaded
 from eventlog.ids import ID_MAX
-from eventlog.limits import MIRROR_INTERVAL_MS_DEFAULT, MIRRORS_BYTES_MAX, MIRRORS_MAX
+from eventlog.limits import MIRROR_INTERVAL_MS_DEFAULT, MIRROR_SHARDS_MAX, MIRROR_SHARDS_MIN, MIRRORS_BYTES_MAX, MIRRORS_MAX
 from eventlog.mirror.letters import PARTITIONS, SUFFIX
 
 State: TypeAlias = Literal["running", "paused"]
@@ -220,9 +220,13 @@ def default_format(*, has_before: bool, has_state: bool) -> tuple[FormatName, st
     return "upsert", "the cache keeps no before-images" if has_state else "the cache keeps no state"
 
 
-def shards_for(partitions: int, *, shards_max: int) -> int:
-    """Return how many shards write so many partitions: the most up to a limit of which each has as many partitions as the others."""
-    return next(count for count in range(min(partitions, shards_max), 0, -1) if partitions % count == 0)
+def shards_for(partitions: int, *, nodes: int) -> int:
+    """Return how many shards write so many partitions: about two a node, of which each has as many partitions as the others.
+
+    Each has a producer and transactions of its own, which cost the same however few events are in them.
+    """
+    most = min(partitions, MIRROR_SHARDS_MAX, max(MIRROR_SHARDS_MIN, 2 * nodes))
+    return next(count for count in range(most, 0, -1) if partitions % count == 0)
 
 
 def listener_of(name: str) -> str:

@@ -4,7 +4,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventlog.limits import MIRROR_SHARDS_MAX
 from eventlog.mirror.book import shards_for
 from eventlog.mirror.shards import home_of, homes, segments_of, transactional_id
 from tests.mirror.making import mirror
@@ -48,9 +47,12 @@ def test_homes_are_spread_over_the_range():
     assert all(16 * shard <= home < 16 * (shard + 1) for shard, home in enumerate(found))
 
 
-@pytest.mark.parametrize(("partitions", "shards"), [(1, 1), (7, 7), (16, 16), (17, 1), (24, 12), (32, 16), (100, 10)])
-def test_as_many_shards_as_share_the_partitions_evenly(partitions, shards):
-    assert shards_for(partitions, shards_max=MIRROR_SHARDS_MAX) == shards
+@pytest.mark.parametrize(
+    ("partitions", "nodes", "shards"),
+    [(1, 1, 1), (3, 1, 3), (16, 1, 4), (16, 3, 4), (24, 3, 6), (16, 4, 8), (17, 3, 1), (24, 6, 12), (32, 99, 16), (100, 5, 10)],
+)
+def test_two_shards_a_node_share_the_partitions_evenly(partitions, nodes, shards):
+    assert shards_for(partitions, nodes=nodes) == shards
 
 
 def test_kafka_knows_a_shard_whoever_runs_it():

@@ -35,7 +35,7 @@ from eventlog.integrations.kafka.source import Inside, Source
 from eventlog.integrations.kafka.telling import registered, shape_of
 from eventlog.integrations.kafka.verifying import Verifying
 from eventlog.kafka.shape import Shape
-from eventlog.limits import GIB, MIRROR_INTERVAL_MS_DEFAULT, MIRROR_SHARDS_MAX, MIRRORS_HELD_BYTES_MAX, REQUEST_TIMEOUT_MS_DEFAULT
+from eventlog.limits import GIB, MIRROR_INTERVAL_MS_DEFAULT, MIRRORS_HELD_BYTES_MAX, REQUEST_TIMEOUT_MS_DEFAULT
 from eventlog.mirror import book as books
 from eventlog.mirror import letters
 from eventlog.mirror.book import Book, Mirror
@@ -331,7 +331,7 @@ class Mirrors:
             topic=asked.topic or f"{prefix}.{cache.name}",
             prefix=prefix,
             partitions=partitions,
-            shards=asked.shards or books.shards_for(partitions, shards_max=MIRROR_SHARDS_MAX),
+            shards=asked.shards or books.shards_for(partitions, nodes=len(self._node.view.members)),
             generation=1 + secrets.randbelow(_GENERATIONS),
             from_id=0,
             has_snapshot=has_snapshot,

@@ -2,6 +2,7 @@
 
 import logging
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,6 +12,7 @@ from eventlog.node.node import Node
 from eventlog.predicate.spec import FilterSpec
 from eventlog.read import token
 from eventlog.read.position import Position
+from eventlog.wire.eventlog_pb2 import Message
 from tests.node.nodes import cache_of, with_node
 
 LAST = 1_000
@@ -109,5 +111,31 @@ def test_a_burst_that_passes_several_limits_is_warned_of_once_and_only_then_a_ca
             (60, False, False),
             (94, True, False),
         ]
+
+    with_node(tmp_path, act)
+
+
+def test_of_a_cache_without_limits_nothing_is_asked_again_and_again(tmp_path: Path) -> None:
+    async def act(node: Node) -> None:
+        cache, ask = await cache_of(node, retain_time_ms=0, retain_bytes=0), node.primaries.ask
+        asked: list[int] = []
+        await node.listeners.home.register(record_of(cache.cache_id, durable=True, hold_bytes=7))
+
+        class Primaries:
+            async def ask(self, question: Message, *answer: Any, **options: Any) -> list[Message]:
+                asked.append(question.retention_steps.cache_id or question.retention_cut.cache_id)
+                return await ask(question, *answer, **options)
+
+        async def run() -> bool:
+            asked.clear()
+            await node.retention.run_all()
+            return cache.cache_id in asked
+
+        node.primaries = Primaries()  # type: ignore[assignment]
+        assert [await run() for _ in range(3)] == [True, False, False]
+        await node.cache_changes.alter("c", {"retain_events": 10})
+        assert [await run() for _ in range(2)] == [True, True]
+        await node.cache_changes.alter("c", {"retain_events": 0})
+        assert [await run() for _ in range(2)] == [True, False], "once more: what was told of it under its limits is taken back"
 
     with_node(tmp_path, act)

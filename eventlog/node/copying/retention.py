@@ -140,7 +140,7 @@ class Retention:
         self._trimming = asyncio.Lock()
         self._marks: Ints = np.zeros(node.store.segments, np.int64)  # durable for sure
         self._looks: dict[int, Look | None] = {}  # what the last window of a cache was read for
-        self._unlimited: set[int] = set()  # caches that were looked at since they have no limits: nothing of them goes, whoever reads them
+        self._percents: dict[int, dict[str, int]] = {}  # of each cache, how much of its hold each listener was last seen to have used up
         self._caught_up: dict[int, Ints] = {}  # of each cache and segment led here, the cut that was made up for
 
     # ------------------------------------------------------------ for all nodes
@@ -151,15 +151,14 @@ class Retention:
         for cache in list(self._node.caches):
             await self._catch_up(cache)
         if not self._node.replicas.serving[0]:
-            self._unlimited.clear()  # another node may tell listeners how near to falling out they are
+            self._percents.clear()  # another node may tell listeners how near to falling out they are
             return
         for cache in list(self._node.caches):
-            is_unlimited = limits_of(cache).are_none
-            if cache.dropped or (is_unlimited and (cache.cache_id in self._unlimited or not self._has_listeners())):
+            is_settled = not self._has_listeners() or not self._has_to_tell(cache, {})
+            if cache.dropped or (limits_of(cache).are_none and is_settled):
                 continue
             try:
                 await self.run(cache, dry_run=False, is_forced=False)
-                (self._unlimited.add if is_unlimited else self._unlimited.discard)(cache.cache_id)
             except PrimariesMissing as error:
                 log.info("retention_waits why=%s", error)
                 return  # the caches after this one have listeners in the same segments
@@ -185,6 +184,11 @@ class Retention:
             marks = await self.flush()
             await self.remove(cache, [trim for trim in trims if trim.last_id <= marks[trim.segment]])
             caught_up[[trim.segment for trim in trims if trim.last_id > marks[trim.segment]]] = 0
+
+    def _has_to_tell(self, cache: CacheState, held: dict[str, int]) -> bool:
+        """Whether listeners may think otherwise of how much of their holds is used up: nothing is what a home goes by untold."""
+        before = self._percents.get(cache.cache_id)
+        return before is None or any(before.values()) or any(held.values())
 
     def _has_listeners(self) -> bool:
         return any(cache.name == LISTENERS for cache in self._node.caches)
@@ -214,7 +218,7 @@ class Retention:
                     look = None  # not all of it is on disk yet
             held = self._held(cache, merged(logs), holds)
             answer = pb.RunRetentionAnswer()
-            if plan.removes or held or is_forced:
+            if plan.removes or is_forced or (held and self._has_to_tell(cache, held)):
                 answer = await self._cut_all(cache, plan, held=held, dry_run=dry_run)
             if is_forced:
                 for hold in await self._keeping_back(cache, merged(logs), holds, ceiling=ceiling):
@@ -222,7 +226,7 @@ class Retention:
                         listener=hold.listener, id=hold.id, hold_bytes=hold.nbytes, hold_ms=hold.time_ms, percent=held[hold.listener]
                     )
             if not dry_run:
-                self._looks[cache.cache_id] = look
+                self._looks[cache.cache_id], self._percents[cache.cache_id] = look, held
             return answer
 
     def _plan(self, cache: CacheState, whole: CacheLog, holds: Sequence[Hold], *, ceiling: int) -> TrimPlan:

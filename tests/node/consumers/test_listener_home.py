@@ -136,6 +136,6 @@ def test_of_a_cache_without_limits_nothing_is_asked_again_and_again(tmp_path: Pa
         await node.cache_changes.alter("c", {"retain_events": 10})
         assert [await run() for _ in range(2)] == [True, True]
         await node.cache_changes.alter("c", {"retain_events": 0})
-        assert [await run() for _ in range(2)] == [True, False], "once more: what was told of it under its limits is taken back"
+        assert [await run() for _ in range(2)] == [False, False], "nothing was told of it under its limits that has to be taken back"
 
     with_node(tmp_path, act)

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from eventlog.integrations.spark.loading import LoadFile
 
 CACHE = click.argument("cache_name", metavar="CACHE")
+CONF = click.option("--conf", multiple=True, metavar="NAME=VALUE", help="A setting of Spark's; may be given again.")
 DIFFERENCES_SHOWN = 20
 LOADED = ("parquet", "csv", "json")
 ROUND_EVENTS = 5_000_000
@@ -56,7 +57,7 @@ def command() -> None:
 @click.option(
     "--master", metavar="URL", help="Tasks of this Spark write: spark://HOST:PORT, sc://HOST:PORT, local[2].  [default: this process]"
 )
-@click.option("--conf", multiple=True, metavar="NAME=VALUE", help="A setting of Spark's; may be given again.")
+@CONF
 @common_options
 def archive(cache_name: str, *, path: str | None, every_ms: int | None, master: str | None, conf: Sequence[str], **options: Any) -> None:
     """Write what happened in CACHE into a Delta table at PATH, going on where it ends.
@@ -275,16 +276,24 @@ def rebuild(cache_name: str, *, path: str | None, into: str, as_of: int | None, 
 @click.option("--into", metavar="CACHE", help="Make each row an entry of this cache as well.")
 @click.option("--round-events", type=POSITIVE, default=ROUND_EVENTS, help="At most so many in one commit.  [default: 5000000]")
 @click.option("--after", type=ID, help="A new table begins with the first window behind this id.  [default: the first that is whole]")
+@click.option(
+    "--master", metavar="URL", help="Tasks of this Spark count: spark://HOST:PORT, sc://HOST:PORT, local[2].  [default: this process]"
+)
+@CONF
 @common_options
-def rollup(source: str, *, path: str, into: str | None, **options: Any) -> None:
+def rollup(source: str, *, path: str, into: str | None, master: str | None, conf: Sequence[str], **options: Any) -> None:
     """Write what the events of each window come to into a Delta table at PATH, going on where it ends.
 
     Of a cache, or of an archive, which is a path with a /. A window is counted once nothing can come into it any more, and only then.
     Killed anywhere, the next run goes on where the table ends.
+
+    With --master tasks of Spark count, and come to the same table; all its hosts reach the nodes, or the archive, by the same addresses.
     """
     rollups = load_rollups()
     with EndingInOrder(), ExitStack() as stack:
         client = stack.enter_context(open_client()) if into is not None or "/" not in source else None
+        if (spark := stack.enter_context(_spark_at(master, conf))) is not None:
+            options["run"] = load_pipelines().rolling(spark, source, servers=settings().addresses)
         done = rollups.rollup(client, source, path, into=into, told=_tell_windows, **options)
     _tell_rollup(path, into, done)
 
@@ -322,7 +331,7 @@ def _tell_rollup(path: str, into: str | None, done: "RolledUp") -> None:
 @click.option(
     "--master", metavar="URL", default="local[*]", help="Which Spark: spark://HOST:PORT, sc://HOST:PORT.  [default: local[*], here]"
 )
-@click.option("--conf", multiple=True, metavar="NAME=VALUE", help="A setting of Spark's; may be given again.")
+@CONF
 @common_options
 def load(files: Sequence[str], *, master: str, conf: Sequence[str], **options: Any) -> None:
     """Write the rows of files into a cache, by tasks of Spark: the row is the value.

@@ -1,6 +1,8 @@
 """Pipelines on Spark: tasks that fail are done again, and what they wrote twice is in the table once."""
 
 import json
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -222,6 +224,31 @@ def test_a_rollup_that_tasks_count_is_the_one_that_is_counted_here(
     found, here = (DeltaTable(str(tmp_path / name)).to_pyarrow_table() for name in ("files", "files-here"))
     assert found.sort_by(order) == here.sort_by(order)
     assert sum(found.column("count").to_pylist()) == done["events"] > 500
+
+
+def test_the_command_has_tasks_of_a_spark_count(node: NodeProcess, archived: tuple[Path, list[Any]], tmp_path: Path) -> None:
+    path, _ = archived
+    words = [sys.executable, "-m", "eventlog_cli", "pipeline", "rollup", str(path), "--window", "20ms", "--by", "v.n", "--after", "0"]
+    words += ["--measures", "count,keys,sum(v.key / 7)", "--json"]
+    (log := tmp_path / "log").mkdir()
+    settings = {"enabled": "true", "dir": log.as_uri(), "compress": "false", "rolling.enabled": "false"}
+    on_spark = [
+        "--master",
+        "local[2]",
+        *(word for name, value in settings.items() for word in ("--conf", f"spark.eventLog.{name}={value}")),
+    ]
+    told, tables = [], []
+    for name, spark in (("here", []), ("spark", on_spark)):
+        done = subprocess.run([*words, "--to", str(tmp_path / name), *spark], capture_output=True, check=False, text=True, timeout=200)
+        assert not done.returncode, done.stderr[-2000:]
+        told.append(json.loads(done.stdout))
+        tables.append(DeltaTable(str(tmp_path / name)).to_pyarrow_table().sort_by([("window", "ascending"), ("n", "ascending")]))
+    assert told[0] == told[1]
+    assert told[0]["events"] == sum(tables[0].column("count").to_pylist()) > 500
+    assert tables[0] == tables[1]
+    assert '"Event":"SparkListenerTaskEnd"' in "".join(file.read_text() for file in log.iterdir()), "tasks counted"
+    refused = subprocess.run([*words, "--to", str(tmp_path / "none"), "--conf", "a=b"], capture_output=True, check=False, text=True)
+    assert (refused.returncode, "name it with --master" in refused.stderr) == (2, True)
 
 
 def test_sketches_of_keys_are_those_that_spark_makes_and_adds_up(spark: Any, node: NodeProcess, tmp_path: Path) -> None:

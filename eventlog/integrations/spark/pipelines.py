@@ -20,6 +20,7 @@ from eventlog.integrations.archive.ranges import Range
 from eventlog.integrations.archive.rounds import Made, Run, write_range
 from eventlog.integrations.archive.rounds import archive as archive_here
 from eventlog.integrations.rollup.rolling import Job, count_piece
+from eventlog.integrations.rollup.rolling import Run as Count
 from eventlog.integrations.rollup.rolling import rollup as rollup_here
 from eventlog.integrations.rollup.sources import RollupPiece
 from eventlog.integrations.spark.layout import Layout
@@ -115,17 +116,24 @@ def rollup(
     `servers` and `client` are as for `archive`: an archive needs them only to put rows `into` a cache. All executors reach an archive by
     the same path or address. `options` and errors are those of `eventlog.integrations.rollup.rollup`. Returns what was added.
     """
-    is_cache = not isinstance(source, Path) and "/" not in source
     where = SourceOptions(servers=tuple(part.strip() for part in servers.split(",") if part.strip()), cache="", client=client or {})
+    run = rolling(spark, source, servers=where.servers, client=client)
+    done = rollup_here(client_of(where) if where.servers else None, source, to, run=run, **options)
+    return {"pipeline": "rollup", **asdict(done)}
+
+
+def rolling(spark: SparkSession, source: str | Path, *, servers: Sequence[str] = (), client: dict[str, Any] | None = None) -> Count:
+    """Return what has tasks of Spark count the pieces of a round; arguments as of `rollup`."""
+    is_cache = not isinstance(source, Path) and "/" not in source
+    where = SourceOptions(servers=tuple(servers), cache="", client=client or {}) if is_cache else None
 
     def run(job: Job, pieces: Sequence[RollupPiece]) -> Iterable[pa.Table]:
-        tasks = spark.range(0, len(pieces), 1, len(pieces)).mapInArrow(_counting(job, pieces, where if is_cache else None), _COUNTED)
+        tasks = spark.range(0, len(pieces), 1, len(pieces)).mapInArrow(_counting(job, pieces, where), _COUNTED)
         for row in tasks.collect():
             with pa.ipc.open_stream(row.counted) as stream:
                 yield stream.read_all()
 
-    done = rollup_here(client_of(where) if where.servers else None, source, to, run=run, **options)
-    return {"pipeline": "rollup", **asdict(done)}
+    return run
 
 
 def load(

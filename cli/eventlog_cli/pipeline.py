@@ -74,11 +74,11 @@ def archive(cache_name: str, *, path: str | None, every_ms: int | None, master: 
         if spark is not None:
             options["run"] = load_pipelines().archiving(spark, cache_name, servers=settings().addresses, to=path)
         while True:
-            begun, used = time.monotonic(), time.process_time()
+            took = _Took()
             try:
                 with EndingInOrder():
                     done = archives.archive(client, cache_name, path, told=_tell_round, **options)
-                _tell(cache_name, path, done, seconds=time.monotonic() - begun, cpu_seconds=time.process_time() - used)
+                _tell(cache_name, path, done, took)
             except KeyboardInterrupt:
                 note(f"ended; what is committed stays: eventlog pipeline archive {cache_name} --to {path}")
                 raise
@@ -129,15 +129,28 @@ def _tell_round(done: "Round") -> None:
         note(f"{done.events} events up to id {done.upto}")
 
 
-def _tell(cache: str, path: str, done: "Written", *, seconds: float, cpu_seconds: float) -> None:
+class _Took:
+    """What a run has taken so far: seconds, and those of this process's CPU; tasks elsewhere are not among them."""
+
+    def __init__(self) -> None:
+        self._began, self._used = time.monotonic(), time.process_time()
+
+    @property
+    def seconds(self) -> float:
+        return round(time.monotonic() - self._began, 3)
+
+    @property
+    def row(self) -> dict[str, float]:
+        return {"seconds": self.seconds, "cpu_seconds": round(time.process_time() - self._used, 3)}
+
+
+def _tell(cache: str, path: str, done: "Written", took: _Took) -> None:
     if settings().is_json:
         counts = {name: getattr(done, name) for name in ("events", "bytes", "files", "rounds")}
         ids = id_fields(after=done.after, upto=done.upto)
-        print_row(
-            {"pipeline": "archive", "cache": cache} | ids | counts | {"seconds": round(seconds, 3), "cpu_seconds": round(cpu_seconds, 3)}
-        )
+        print_row({"pipeline": "archive", "cache": cache} | ids | counts | took.row)
     elif done.events:
-        print_text(f"{done.events} events of {cache} in {done.rounds} rounds, {done.files} files, {done.bytes} bytes, {seconds:.1f} s")
+        print_text(f"{done.events} events of {cache} in {done.rounds} rounds, {done.files} files, {done.bytes} bytes, {took.seconds:.1f} s")
         print_text(f"{path} has everything up to id {done.upto}")
     else:
         print_text(f"nothing new: {path} has everything up to id {done.upto}")
@@ -153,7 +166,7 @@ def _tell(cache: str, path: str, done: "Written", *, seconds: float, cpu_seconds
 @common_options
 def audit(cache_name: str, *, path: str | None, mirror: str | None, until: int | None) -> None:
     """Prove that an archive is as it was written, and has what the nodes have, hour by hour. Exits with 1 where it has not."""
-    archives = load_archives()
+    archives, took = load_archives(), _Took()
     with open_client() as client:
         path = path or _noted(client, cache_name, "--archive")
         if mirror is not None and (mirrored := client.mirrors.describe(mirror).cache) != cache_name:
@@ -162,12 +175,12 @@ def audit(cache_name: str, *, path: str | None, mirror: str | None, until: int |
         in_topic = None
         if mirror is not None and found.after < found.upto:
             in_topic = client.mirrors.verify(mirror, from_id=found.after, until_id=found.upto)
-    _tell_audit(cache_name, path, found, in_topic)
+    _tell_audit(cache_name, path, found, in_topic, took=took)
     if found.differing or (in_topic is not None and not in_topic.is_alike):
         click.get_current_context().exit(1)
 
 
-def _tell_audit(cache: str, path: str, found: "Audit", in_topic: "MirrorVerification | None") -> None:
+def _tell_audit(cache: str, path: str, found: "Audit", in_topic: "MirrorVerification | None", *, took: _Took) -> None:
     verified, first = found.verified, found.first
     if settings().is_json:
         ids = id_fields(after=found.after, upto=found.upto)
@@ -178,7 +191,7 @@ def _tell_audit(cache: str, path: str, found: "Audit", in_topic: "MirrorVerifica
             "first_difference": None if first is None else _of_hour(first) | id_fields(id=first.id),
             "mirror": None if in_topic is None else verification_row(in_topic),
         }
-        print_row({"pipeline": "audit", "cache": cache} | ids | counts | unlike)
+        print_row({"pipeline": "audit", "cache": cache} | ids | counts | unlike | took.row)
         return
     print_text(f"{path}: {verified.events} events in {verified.files} files are as they were written, up to id {verified.upto}")
     print_text(
@@ -217,10 +230,11 @@ def compact(path: str, *, older_than_ms: int, target_bytes: int, vacuum_ms: int 
         raise click.BadParameter(
             "give 24h or more: a round that is being written has files that no commit names yet", param_hint="'--vacuum'"
         )
+    took = _Took()
     vacuum_hours = None if vacuum_ms is None else vacuum_ms // 3_600_000
     done = load_archives().compact(path, older_than_ms=older_than_ms, target_bytes=target_bytes, vacuum_hours=vacuum_hours)
     if settings().is_json:
-        print_row({"pipeline": "compact", "path": path, **asdict(done)})
+        print_row({"pipeline": "compact", "path": path, **asdict(done)} | took.row)
         return
     print_text(
         f"{done.files_before} files of {done.events} events became {done.files_after}; {done.bytes_before} bytes became {done.bytes_after}"
@@ -244,13 +258,14 @@ def compact(path: str, *, older_than_ms: int, target_bytes: int, vacuum_ms: int 
 @common_options
 def rebuild(cache_name: str, *, path: str | None, into: str, as_of: int | None, verify: bool) -> None:
     """Make a cache with the entries that CACHE had at an id or a time, from its archive and what the nodes keep behind it."""
-    archives = load_archives()
+    archives, took = load_archives(), _Took()
     with open_client() as client:
         path = path or _noted(client, cache_name, "--archive")
         done = archives.rebuild(archives.open(path), client, cache_name, into=into, as_of=as_of, verify=verify)
     if settings().is_json:
         counts = {name: getattr(done, name) for name in ("events", "entries", "compared", "differences")}
-        print_row({"pipeline": "rebuild", "cache": cache_name, "into": into} | id_fields(after=done.after, as_of=done.as_of) | counts)
+        ids = id_fields(after=done.after, as_of=done.as_of)
+        print_row({"pipeline": "rebuild", "cache": cache_name, "into": into} | ids | counts | took.row)
     else:
         print_text(f"{into} has the {done.entries} entries that {cache_name} had at id {done.as_of}, from {done.events} events")
         if verify:
@@ -289,13 +304,13 @@ def rollup(source: str, *, path: str, into: str | None, master: str | None, conf
 
     With --master tasks of Spark count, and come to the same table; all its hosts reach the nodes, or the archive, by the same addresses.
     """
-    rollups = load_rollups()
+    rollups, took = load_rollups(), _Took()
     with EndingInOrder(), ExitStack() as stack:
         client = stack.enter_context(open_client()) if into is not None or "/" not in source else None
         if (spark := stack.enter_context(_spark_at(master, conf))) is not None:
             options["run"] = load_pipelines().rolling(spark, source, servers=settings().addresses)
         done = rollups.rollup(client, source, path, into=into, told=_tell_windows, **options)
-    _tell_rollup(path, into, done)
+    _tell_rollup(path, into, done, took)
 
 
 def _tell_windows(done: "RolledUp") -> None:
@@ -303,10 +318,10 @@ def _tell_windows(done: "RolledUp") -> None:
         note(f"{done.windows} windows, {done.rows} rows up to id {done.upto}")
 
 
-def _tell_rollup(path: str, into: str | None, done: "RolledUp") -> None:
+def _tell_rollup(path: str, into: str | None, done: "RolledUp", took: _Took) -> None:
     if settings().is_json:
         counts = {name: getattr(done, name) for name in ("events", "windows", "rows", "rounds", "entries")}
-        print_row({"pipeline": "rollup", "cache": done.cache} | id_fields(after=done.after, upto=done.upto) | counts)
+        print_row({"pipeline": "rollup", "cache": done.cache} | id_fields(after=done.after, upto=done.upto) | counts | took.row)
         return
     if done.rounds:
         print_text(f"{done.events} events of {done.cache} came to {done.rows} rows in {done.windows} windows")
@@ -343,11 +358,11 @@ def load(files: Sequence[str], *, master: str, conf: Sequence[str], **options: A
     Needs PySpark; eventlog load needs none, and reads Avro and standard input as well.
     """
     options |= {"format": options["format"] or "", "rate": options["rate"] or 0}
-    begun, used = time.monotonic(), time.process_time()
+    took = _Took()
     with EndingInOrder(), _spark_at(master, conf) as spark:
         done = load_pipelines().load(spark, files, servers=",".join(settings().addresses), told=_tell_file, **options)
     if settings().is_json:
-        print_row(done | {"seconds": round(time.monotonic() - begun, 3), "cpu_seconds": round(time.process_time() - used, 3)})
+        print_row(done | took.row)
         return
     before = f"; {done['files_before']} had been written before" if done["files_before"] else ""
     print_text(f"{done['rows']} rows of {done['files']} files are written into {done['cache']}{before}")

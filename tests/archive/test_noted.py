@@ -96,10 +96,18 @@ def test_where_retention_has_passed_the_error_names_it(client: blocking.Client, 
 
 def test_commands_of_pipelines_find_it(client: blocking.Client, node: NodeProcess, orders: Any) -> None:
     every, path = orders
-    assert json.loads(node.command("pipeline", "audit", "orders", "--json").stdout)["differences"] == []
-    done = json.loads(node.command("pipeline", "rebuild", "orders", "--into", "again", "--verify", "--json").stdout)
+
+    def told(*words: str) -> dict[str, Any]:
+        row: dict[str, Any] = json.loads(node.command("pipeline", *words, "--json").stdout)
+        assert row["pipeline"] == words[0]
+        assert row["seconds"] > 0 < row["cpu_seconds"]
+        return row
+
+    assert told("audit", "orders")["differences"] == []
+    assert told("compact", str(path))["pipeline"] == "compact"
+    done = told("rebuild", "orders", "--into", "again", "--verify")
     assert (done["entries"], done["differences"]) == (300, 0)
-    assert json.loads(node.command("pipeline", "archive", "orders", "--json").stdout)["events"] == 40
+    assert told("archive", "orders")["events"] == 40
     assert archives.open(path).upto == every[-1][0]
     for command in (("archive",), ("audit",), ("rebuild", "--into", "none")):
         refused = node.command("pipeline", command[0], "again", *command[1:], ok=False)

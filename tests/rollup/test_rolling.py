@@ -250,6 +250,7 @@ def test_killed_anywhere_it_comes_to_the_same_table_and_the_same_entries(
         done = subprocess.run([*command, "--json"], capture_output=True, check=True, text=True, timeout=60)
         told = json.loads(done.stdout)
     assert (told["pipeline"], told["cache"], told["upto_str"]) == ("rollup", cache.name, str(told["upto"]))
+    assert told["seconds"] > 0 < told["cpu_seconds"]
     assert rows_of(tmp_path / "r") == expected(cache, told["upto"])
     assert len(entries_of(client.cache(f"{cache.name}-into"))) == len(rows_of(tmp_path / "r"))
 

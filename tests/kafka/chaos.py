@@ -261,6 +261,7 @@ async def put_in(addresses: str, topic: str, record: Record) -> None:
 
 
 def main() -> int:
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # with what it began: processes end, and disks in memory are given back
     minutes, seed = float(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else random.SystemRandom().randrange(100_000)
     os.environ.update(SETTINGS)
     directory = Path(tempfile.mkdtemp(prefix="eventlog-mirror-chaos-"))

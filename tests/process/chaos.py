@@ -7,6 +7,7 @@ exactly they hit.
 
 import random
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -122,6 +123,7 @@ def run(directory: Path, *, minutes: float, seed: int) -> int:
 
 
 def main() -> int:
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # with what it began: processes end, and disks in memory are given back
     minutes, seed = float(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else random.SystemRandom().randrange(100_000)
     directory = Path(tempfile.mkdtemp(prefix="eventlog-chaos-"))
     try:

@@ -232,7 +232,8 @@ async def _open(shell: _Shell, undo: AsyncExitStack, *, clock: Clock, entropy: E
     periodic.start()
     node.own(asyncio.create_task(keep_records(entered.metastore, node.metadata, home, node.failures), name="records"))
     is_alone = all(len(term.in_sync) == 1 for term in terms)
-    led = np.array([term.segment for term in terms], np.int64)
+    primaries = node.view.segments  # of some another node may have become primary during recovery
+    led = np.array([term.segment for term in terms if primaries[term.segment].record.primary == node.number], np.int64)
     await node.takeover.served(led, wait_ms=_ADOPT_ALONE_MS_MAX if is_alone else _ADOPT_MS_MAX)
     return Started(node=node, periodic=periodic, records=records, metastore=entered.metastore, home=home, managed=managed)
 

@@ -103,14 +103,16 @@ class TakeOver:
         }
 
     async def served(self, segments: Ints, *, wait_ms: int) -> bool:
-        """Return whether all of `segments` are served; wait for it, but not longer than `wait_ms`."""
+        """Return whether all of `segments` are served; wait for it, but not longer than `wait_ms`, and not for one whose term is over."""
+        led = self._core.leads[segments]
         try:
             async with asyncio.timeout(wait_ms / 1000):
-                while not self.serving[segments].all():
+                while (~self.serving[segments] & ~(led & ~self._core.leads[segments])).any():
                     await self._changed.wait()
+                    led |= self._core.leads[segments]
         except TimeoutError:
-            return False
-        return True
+            pass
+        return bool(self.serving[segments].all())
 
     # ------------------------------------------------------------ a term begins
 

@@ -21,10 +21,6 @@ AGAIN = 30
 """So many seeds are played where the known one finds nothing any more: it is another run once the product does something else."""
 
 
-SLOW = frozenset({"event done before it was worked on"})
-"""Bugs under which members ask on and on, so that a seed takes minutes: `--mutants` looks for them, `--known` leaves them out."""
-
-
 def play(seed: int) -> Run:
     """Play one seed in a directory of its own.
 
@@ -86,8 +82,6 @@ def hunt(seeds: Sequence[int] | None) -> int:
     """Plant the bugs one after the other, and play seeds, None: the one that is known first; return 0 when all are found."""
     missed = 0
     for mutant in MUTANTS:
-        if seeds is None and mutant.name in SLOW:
-            continue
         with applied(mutant):
             tried = (mutant.seed, *range(AGAIN)) if seeds is None else seeds
             found = next(((seed, run.violations[0]) for seed in tried if (run := play(seed)).violations), None)

@@ -43,7 +43,8 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         self, when: float, callback: Callable[[*Given], object], *args: *Given, context: Context | None = None
     ) -> asyncio.TimerHandle:
         handle = asyncio.TimerHandle(when, callback, args, self, context)
-        delay_us = max(0, round(when * 1e6) - self.process.scheduler.now_us)
+        is_later = int(when > self.time())  # what waits for that little must find it passed, or it would wait again for ever
+        delay_us = max(is_later, round(when * 1e6) - self.process.scheduler.now_us)
         self.process.after(delay_us, lambda: self._run(handle))
         return handle
 

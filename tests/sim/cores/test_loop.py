@@ -1,6 +1,7 @@
 """asyncio on virtual time."""
 
 import asyncio
+import math
 
 from tests.sim.cores.loop import VirtualLoop
 from tests.sim.cores.scheduler import Process, Scheduler
@@ -47,6 +48,22 @@ def test_timeouts_and_locks_work_as_drivers_use_them():
     loop.start(waiter())
     scheduler.run(10_000_000)
     assert (said, errors) == ([1.0, 2.0], [])
+
+
+def test_a_wait_for_less_than_a_microsecond_ends():
+    scheduler, _, loop, errors = make()
+    turns = []
+
+    async def waiter():
+        await asyncio.sleep(1)
+        deadline = math.nextafter(loop.time(), math.inf)
+        while loop.time() < deadline and len(turns) < 10:
+            turns.append(loop.time())
+            await asyncio.sleep(deadline - loop.time())
+
+    loop.start(waiter())
+    scheduler.run(2_000_000)
+    assert (turns, errors) == ([1.0], [])
 
 
 def test_an_error_that_nobody_caught_is_heard_of():

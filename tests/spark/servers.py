@@ -87,6 +87,27 @@ class Standalone:
         return [pid for pid in executors if any(_runs_python(child) for child in _children(pid))]
 
 
+class Program:
+    """A program with a Spark of its own, whose driver or Python workers can be killed. `words` are those of `python -m`."""
+
+    def __init__(self, log: Path, *words: str) -> None:
+        self.log = log
+        environment = os.environ | {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
+        with log.open("ab") as out:
+            self.process = subprocess.Popen([sys.executable, "-m", *words], stdout=out, stderr=out, env=environment, start_new_session=True)
+
+    def kill(self) -> None:
+        """Kill the driver: the program and its JVM."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+
+    def workers(self) -> list[int]:
+        """Return the numbers of the processes that run tasks in Python."""
+        daemons = [pid for java in _children(self.process.pid) for pid in _children(java) if _runs_python(pid)]
+        return [pid for daemon in daemons for pid in _children(daemon)]
+
+
 def _children(pid: int) -> list[int]:
     found: list[int] = []
     for thread in Path(f"/proc/{pid}/task").glob("*/children"):

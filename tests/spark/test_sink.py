@@ -213,21 +213,24 @@ def test_a_stream_goes_on_while_nodes_die_and_each_row_is_there_once(spark: Any,
     with ClusterProcesses(tmp_path / "cluster") as cluster, blocking.connect(*cluster.addresses) as client:
         cache = client.create_cache("killed")
         told = fill(tmp_path / "in", 12)
-        ended = threading.Event()
+        query = started(spark, tmp_path / "in", tmp_path / "check", ",".join(cluster.addresses), "killed")
+        ended, hits = threading.Event(), list[int]()
 
         def kill() -> None:
             for index in (0, 1, 2):
-                time.sleep(1.5)
-                if ended.is_set():
+                if ended.wait(1.5):
                     return
+                before = len(written(cache))
                 cluster.kill(index)
                 time.sleep(2)
                 cluster[index].start()
+                hits.append(sum(told.values()) - before)
 
         killing = threading.Thread(target=kill)
         killing.start()
-        query = started(spark, tmp_path / "in", tmp_path / "check", ",".join(cluster.addresses), "killed")
         query.awaitTermination()
         ended.set()
         killing.join()
         assert written(cache) == told
+        print(f"{len(hits)} kills, with {hits} rows still to be written")
+        assert any(hits), "no node was killed while rows were written"

@@ -309,18 +309,24 @@ def test_nothing_is_lost_or_repeated_when_the_node_that_is_read_from_is_killed(s
                 spark, ",".join(cluster.addresses), "c", startingPosition="earliest", maxEventsPerTrigger="700", partitions="2"
             ).load()
             query = frame.writeStream.foreachBatch(batches).option("checkpointLocation", str(tmp_path / "check")).start()
-            written = 0
+
+            def read(count: int) -> None:
+                deadline = time.monotonic() + 120
+                while len(batches.all) < count:
+                    assert time.monotonic() < deadline, (len(batches.all), count, query.exception())
+                    time.sleep(0.2)  # a look at the query; nothing else tells
+
+            written = seen = 0
             for round_ in range(6):
                 if round_ in {2, 4}:
+                    seen = len(batches.all)
                     cluster.kill(round_ // 2 - 1)
                 for part in range(5):
                     written += put(cache, [(f"k{key}", [round_, part, key]) for key in range(200)])
                 if round_ in {3, 5}:
+                    read(seen + 1)  # while the node is down
                     cluster[round_ // 2 - 1].start()
-            deadline = time.monotonic() + 120
-            while len(batches.all) < written:
-                assert time.monotonic() < deadline, (len(batches.all), written, query.exception())
-                time.sleep(0.2)  # a look at the query; nothing else tells
+            read(written)
             query.stop()
             assert batches.all == [event.id for event in cache.events()]
             before = {segment.segment: segment.primary for segment in client.segments()}

@@ -1,0 +1,143 @@
+"""A stream from one cache into another one while its driver, its workers and the nodes are killed and stand still: each event once."""
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from signal import SIGKILL
+
+import pytest
+
+from eventlog import blocking
+from tests.process.clusters import ClusterProcesses
+from tests.spark.servers import Program
+from tests.spark.test_faults import PAUSED_S, beside, until
+from tests.words import FAULTS_HIT
+
+pytestmark = [pytest.mark.process, pytest.mark.spark, pytest.mark.timeout(600)]
+WAIT_S = 120
+KEYS = 100
+ROUNDS_A_BATCH = 5
+
+
+class Copying:
+    """The program that copies, and what its checkpoint says of it."""
+
+    def __init__(self, folder: Path, addresses: list[str]) -> None:
+        self.check, self.stop = folder / "check", folder / "stop"
+        self._words = ("tests.spark.copying_program", ",".join(addresses), "from", "into", str(self.check), str(self.stop))
+        self._log = folder / "log"
+        self.program = Program(self._log, *self._words)
+
+    def again(self) -> None:
+        """Have a killed one go on."""
+        self.program = Program(self._log, *self._words)
+
+    def batches(self, kind: str = "commits") -> int:
+        """Return how many batches were begun (`offsets`) or ended (`commits`)."""
+        return len(list((self.check / kind).glob("[0-9]*")))
+
+    def in_the_middle(self) -> None:
+        """Wait for a batch that has begun and not ended, behind one that has ended."""
+
+        def holds() -> bool:
+            assert self.program.process.poll() is None, self._log.read_text()[-3000:]
+            return self.batches() > 0 and self.batches("offsets") > self.batches()
+
+        until(holds, within_s=WAIT_S)
+
+    def goes_on(self) -> None:
+        """Wait until two more batches have ended: the second has begun behind this call."""
+        before = self.batches()
+        until(lambda: self.batches() > before + 1 or self.program.process.poll() is not None, within_s=WAIT_S)
+        assert self.program.process.poll() is None, self._log.read_text()[-3000:]
+
+    def ends(self) -> None:
+        """Have it copy the rest, and end."""
+        self.stop.touch()
+        assert self.program.process.wait(WAIT_S) == 0, self._log.read_text()[-3000:]
+
+
+@contextmanager
+def copying(folder: Path, addresses: list[str]) -> Iterator[Copying]:
+    found = Copying(folder, addresses)
+    try:
+        yield found
+    finally:
+        found.program.kill()
+
+
+def faults_of(stream: Copying, cluster: ClusterProcesses) -> dict[str, Callable[[], int]]:
+    """Return what happens to the stream and the nodes, by name; each returns how much it hit."""
+
+    def driver() -> int:
+        stream.program.kill()
+        left = stream.batches("offsets") - stream.batches()
+        stream.again()
+        return left
+
+    def workers() -> int:
+        killed = stream.program.workers()
+        for pid in killed:
+            os.kill(pid, SIGKILL)
+        return len(killed)
+
+    def node() -> int:
+        cluster.kill(0)
+        stream.goes_on()
+        cluster[0].start()
+        cluster.settle()
+        return 1
+
+    def pause() -> int:
+        cluster.pause(1)
+        time.sleep(PAUSED_S)
+        cluster.resume(1)
+        cluster.settle()
+        return 1
+
+    def drain() -> int:
+        cluster.command("admin", "drain", "n2", node=0)
+        cluster.command("admin", "drain", "--cancel", "n2", node=0)
+        return 1
+
+    return {
+        "kill -9 of the driver": driver,
+        "kill -9 of the workers": workers,
+        "kill -9 of a node": node,
+        "SIGSTOP of a node": pause,
+        "drain of a node": drain,
+    }
+
+
+def test_each_event_is_copied_once_whatever_is_killed_and_stands_still(tmp_path: Path) -> None:
+    with (
+        ClusterProcesses(tmp_path / "cluster", segments=8) as cluster,
+        blocking.connect(*cluster.addresses) as client,
+        copying(tmp_path, cluster.addresses) as stream,
+    ):
+        cluster.balance()
+        source, target = client.create_cache("from"), client.create_cache("into")
+        hits: dict[str, int] = {}
+
+        def happen() -> None:
+            for name, fault in faults_of(stream, cluster).items():
+                stream.in_the_middle()
+                hits[name] = fault()
+                stream.goes_on()
+
+        with beside(happen) as ended:
+            number = 0
+            while not ended.is_set():
+                source.put_many([(f"k{key}", [number, key]) for key in range(KEYS)])
+                number += 1
+                until(lambda number=number: ended.is_set() or number < ROUNDS_A_BATCH * (stream.batches() + 3), within_s=WAIT_S)
+        stream.ends()
+        copied = [(event.key, event.value) for event in target.events()]
+        assert sorted(copied) == sorted((event.key, event.value) for event in source.events())
+        for key in range(KEYS):
+            assert [value[0] for found, value in copied if found == f"k{key}"] == list(range(number)), "in the order of the key"
+        print(f"{FAULTS_HIT}{json.dumps(hits)}")
+        assert all(hits.values()), hits

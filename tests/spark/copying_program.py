@@ -30,4 +30,4 @@ def main(servers: str, source: str, target: str, checkpoint: str, stop: Path) ->
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:5], Path(sys.argv[5]))
+    main(sys.argv[1], sys.argv[2], sys.argv[3], sys.argv[4], Path(sys.argv[5]))

@@ -8,10 +8,9 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -22,6 +21,7 @@ from tests.archive.test_archive import events_of, rows_of
 from tests.process.clusters import ClusterProcesses
 from tests.process.disks import memory_disk
 from tests.process.nodes import NodeProcess
+from tests.process.waiting import until
 from tests.words import FAULTS_HIT
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(300)]
@@ -32,13 +32,6 @@ KILLS = 8
 
 def pipeline(*words: str, server: str) -> list[str]:
     return [sys.executable, "-m", "eventlog_cli", "pipeline", *words, "--server", server]
-
-
-def until(condition: Callable[[], Any]) -> None:
-    deadline = time.monotonic() + WAIT_S
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come"
-        time.sleep(0.002)  # a look at another process; nothing else tells
 
 
 @pytest.mark.needs_root("a full disk is a small tmpfs, and mounting one needs root")

@@ -1,8 +1,6 @@
 """A mirror while a disk is full, a node's or the broker's: it waits, writers do not, and it goes on when there is space."""
 
 import asyncio
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,6 +15,7 @@ from tests.kafka.writing import Writing
 from tests.process.clusters import ClusterProcesses
 from tests.process.disks import MIB, fill_up, memory_disk
 from tests.process.nodes import NodeProcess
+from tests.process.waiting import until
 
 pytestmark = [
     pytest.mark.process,
@@ -25,14 +24,6 @@ pytestmark = [
 ]
 PARTITIONS = 4
 ROWS = 200
-WITHIN_S = 90
-
-
-def until(holds: Callable[[], bool], why: str) -> None:
-    deadline = time.monotonic() + WITHIN_S
-    while not holds():
-        assert time.monotonic() < deadline, why
-        time.sleep(0.05)  # a poll; nothing else tells
 
 
 def judge(client: blocking.Client, addresses: str, name: str, *, partitions: int = PARTITIONS) -> None:

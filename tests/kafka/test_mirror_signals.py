@@ -1,10 +1,8 @@
 """Entries that a signal asks running mirrors for: told among the events, once for each signal, whoever dies meanwhile."""
 
 import json
-import time
 import urllib.request
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +14,7 @@ from tests.kafka.mirrors import SEGMENTS, Record, folded, read, wait
 from tests.process.cli_ends import Shell
 from tests.process.clusters import ClusterProcesses
 from tests.process.nodes import NodeProcess
+from tests.process.waiting import until
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(300)]
 WITHIN_S = 60
@@ -23,13 +22,6 @@ WITHIN_S = 60
 
 def asking(*caches: str) -> dict[str, Any]:
     return {"type": "execute-snapshot", "data": {"data-collections": list(caches)}}
-
-
-def until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + WITHIN_S
-    while not holds():
-        assert time.monotonic() < deadline, "it does not come"
-        time.sleep(0.3)  # a look at the topic, or at the log; nothing else tells
 
 
 def rows_of(records: list[Record]) -> Counter[str]:

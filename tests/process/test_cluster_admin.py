@@ -8,6 +8,7 @@ import pytest
 
 from tests.process.clusters import ClusterProcesses
 from tests.process.stalls import Stalls
+from tests.process.waiting import until
 
 EVENTS = 3_000
 
@@ -40,13 +41,6 @@ def assert_all_there(cluster, count, *, node=0):
     """Every entry is there, and all copies are the same."""
     assert cluster.rows("size", "orders", node=node) == [{"size": count}]
     until(lambda: b"all equal" in cluster.command("admin", "rebalance", "verify", node=node, ok=False).stdout)
-
-
-def until(holds, *, within_s=60):
-    deadline = time.monotonic() + within_s
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)  # a poll of the command line; nothing else tells
 
 
 def test_a_cluster_grows_is_rebalanced_and_a_node_is_drained_and_removed(cluster):

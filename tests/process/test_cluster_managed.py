@@ -5,8 +5,7 @@ import json
 import os
 import shutil
 import signal
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,9 +15,9 @@ from tests.ports import free_base
 from tests.process.clusters import ClusterProcesses
 from tests.process.etcds import etcd_binary
 from tests.process.nodes import NodeProcess
+from tests.process.waiting import until
 
 ADDED = (0, 100, 200)
-WITHIN_S = 60
 
 
 @pytest.fixture
@@ -58,13 +57,6 @@ def read_cmdline(path: Path) -> list[bytes]:
         return path.read_bytes().split(b"\0")
     except (FileNotFoundError, ProcessLookupError):  # it ended meanwhile
         return []
-
-
-def until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + WITHIN_S
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)  # a poll of etcd; nothing else tells
 
 
 def test_three_nodes_run_three_members_and_lose_one_of_them(cluster):

@@ -2,7 +2,6 @@
 
 import asyncio
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import pytest
 import eventlog
 from tests.process.disks import MIB, fill_up, memory_disk
 from tests.process.nodes import NodeProcess
+from tests.process.waiting import until
 
 KEYS = 40
 TEXT = "x" * 1_000
@@ -47,13 +47,6 @@ def read(node: NodeProcess) -> None:
 
 
 _spaces = iter(range(1_000))
-
-
-def until(is_so: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + 60
-    while not is_so():
-        assert time.monotonic() < deadline, f"after a minute {what}"
-        time.sleep(0.01)  # a look at the disk; nothing else tells
 
 
 def files_of(node: NodeProcess) -> list[Path]:

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
@@ -24,6 +24,7 @@ from tests.process.every_consumer import CACHE, NEAR_KEYS, SESSION_MS, STATIC
 from tests.process.near_reader import Write
 from tests.process.network_clusters import NetworkCluster, best_network
 from tests.process.roads import Roads
+from tests.process.waiting import until
 
 WRITERS = 3
 GATEWAY = 3
@@ -79,13 +80,6 @@ class Writers:
         self._is_ended.set()
         for thread in self._threads:
             thread.join(WITHIN_S)
-
-
-def until(holds: Callable[[], bool], otherwise: Callable[[], object], *, within_s: float = WITHIN_S) -> None:
-    deadline = time.monotonic() + within_s
-    while not holds():
-        assert time.monotonic() < deadline, otherwise()
-        time.sleep(0.05)  # a poll of files and threads; nothing else tells
 
 
 class Consumers:

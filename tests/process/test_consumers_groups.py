@@ -1,7 +1,6 @@
 """Members of groups that come and go as processes do, and what retention does to them. `test_consumers_faults` has the other faults."""
 
 import time
-from collections.abc import Callable
 from contextlib import ExitStack
 from itertools import islice
 from pathlib import Path
@@ -15,8 +14,7 @@ from tests.process.group_checks import gaps, read_twice
 from tests.process.group_member import CACHE, SESSION_MS, GroupMember
 from tests.process.nodes import RETENTION_WHEN_TOLD, NodeProcess
 from tests.process.trials import Load
-
-MORE_S = 60
+from tests.process.waiting import until
 
 
 def more(members: list[GroupMember], count: int = 60, what: str = "read") -> None:
@@ -27,13 +25,6 @@ def more(members: list[GroupMember], count: int = 60, what: str = "read") -> Non
 
     before = seen()
     until(lambda: seen() >= before + count)
-
-
-def until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + MORE_S
-    while not holds():
-        assert time.monotonic() < deadline, f"not within {MORE_S} s"
-        time.sleep(0.05)  # a poll of files; nothing else tells
 
 
 def read_all(members: list[GroupMember], values: set[str]) -> None:

@@ -3,7 +3,7 @@
 import json
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from http.client import HTTPConnection, HTTPException
@@ -17,10 +17,10 @@ from eventlog.read import token
 from eventlog.read.position import Position
 from tests.process.clusters import ClusterProcesses
 from tests.process.nodes import NodeProcess
+from tests.process.waiting import until
 
 pytestmark = pytest.mark.timeout(240)
 JSON = {"Content-Type": "application/json"}
-SOON_S = 60
 SEGMENTS = 16
 
 
@@ -73,12 +73,6 @@ class Member:
 
 def numbers(events: list[dict]) -> list[int]:
     return [event["value"]["n"] for event in events]
-
-
-def until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + SOON_S
-    while not holds():
-        assert time.monotonic() < deadline, f"not within {SOON_S} s"
 
 
 @pytest.fixture(scope="module")

@@ -3,19 +3,17 @@
 import json
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from contextlib import suppress
 from os import kill
 from pathlib import Path
 from signal import SIGKILL
-from typing import Any
 
 import pytest
 
 from eventlog import blocking
 from eventlog.integrations import archive as archives
 from tests.process.nodes import NodeProcess
+from tests.process.waiting import until
 from tests.spark.servers import Standalone, confs, connect_server
 from tests.words import FAULTS_HIT
 
@@ -27,13 +25,6 @@ ROUNDS, KEYS = 30, 300
 
 def ids_of(path: Path) -> list[int]:
     return [id_ for batch in archives.open(path).history(columns=["id"]) for id_ in batch.column("id").to_pylist()]
-
-
-def until(condition: Callable[[], Any]) -> None:
-    deadline = time.monotonic() + WAIT_S
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come"
-        time.sleep(0.02)  # a look at other processes; nothing else tells
 
 
 def test_a_program_reads_writes_and_archives_by_spark_connect(node: NodeProcess, client: blocking.Client, tmp_path: Path) -> None:
@@ -81,9 +72,9 @@ def test_executors_and_the_driver_are_killed_and_the_archive_is_the_same(
 
         with log.open("wb") as out, subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=out) as driver:
             try:
-                until(has_lost_one)
+                until(has_lost_one, within_s=WAIT_S)
                 before = log.read_text().count(TOLD)
-                until(lambda: log.read_text().count(TOLD) > before)
+                until(lambda: log.read_text().count(TOLD) > before, within_s=WAIT_S)
                 assert driver.poll() is None, "it was done before it was killed"
             finally:
                 driver.kill()

@@ -12,8 +12,9 @@ import pytest
 
 from eventlog import blocking
 from tests.process.clusters import ClusterProcesses
+from tests.process.waiting import until
 from tests.spark.servers import Program
-from tests.spark.test_faults import PAUSED_S, beside, until
+from tests.spark.test_faults import PAUSED_S, beside
 from tests.words import FAULTS_HIT
 
 pytestmark = [pytest.mark.process, pytest.mark.spark, pytest.mark.timeout(600)]

@@ -14,20 +14,13 @@ import pytest
 from eventlog import blocking
 from tests.process.clusters import ClusterProcesses
 from tests.process.roads import Roads
+from tests.process.waiting import until
 from tests.spark.test_sink import fill, source_of
 from tests.words import FAULTS_HIT
 
 pytestmark = [pytest.mark.process, pytest.mark.spark, pytest.mark.timeout(300)]
-WAIT_S = 60
 PAUSED_S = 8
 ROWS, ROUNDS = 1_000, 48
-
-
-def until(condition: Callable[[], Any], *, within_s: float = WAIT_S) -> None:
-    deadline = time.monotonic() + within_s
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come"
-        time.sleep(0.02)  # a look at other processes; nothing else tells
 
 
 @contextmanager

@@ -6,7 +6,6 @@ import re
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,23 +17,15 @@ from eventlog.integrations import spark as watching
 from eventlog.integrations.spark.offsets import Losses, Reported, Scope, report_of, reported_of
 from tests.process.clusters import ClusterProcesses
 from tests.process.nodes import NodeProcess
+from tests.process.waiting import until
 
 pytestmark = [pytest.mark.process, pytest.mark.spark, pytest.mark.timeout(300)]
-WAIT_S = 30
 
 
 def started(spark: Any, addresses: str, cache: str, checkpoint: Path, *, ends: bool = False, **options: str) -> Any:
     frame = spark.readStream.format("eventlog").options(servers=addresses, cache=cache, startingPosition="earliest", **options).load()
     writing = frame.writeStream.queryName(f"q-{cache}").format("noop").option("checkpointLocation", str(checkpoint))
     return (writing.trigger(availableNow=True) if ends else writing).start()
-
-
-def until(condition: Callable[[], Any]) -> Any:
-    deadline = time.monotonic() + WAIT_S
-    while not (found := condition()):
-        assert time.monotonic() < deadline, "it did not come"
-        time.sleep(0.05)
-    return found
 
 
 def test_a_query_is_behind_by_what_was_written_since_it_stopped(

@@ -44,9 +44,17 @@ def command() -> None:
 @command.command("archive")
 @CACHE
 @click.option("--to", "path", metavar="PATH", help="The folder of the table, or its address in an object store.  [default: as noted]")
-@click.option("--every", "every_ms", type=SPAN, help="Go on for ever, and look for more so often.  [default: end at the log's end]")
+@click.option("--once", is_flag=True, help="End at the end that the log has at the beginning.  [default]")
+@click.option("--every", "every_ms", type=SPAN, help="Go on for ever, and look for more so often.")
 @click.option("--round-events", type=POSITIVE, default=ROUND_EVENTS, help="At most so many in one commit.  [default: 5000000]")
-@click.option("--after", type=ID, help="A new table begins behind this id.  [default: with the first event kept]")
+@click.option(
+    "--from",
+    "--after",
+    "after",
+    type=AT,
+    metavar="ID|TIME",
+    help="A new table begins behind this id or time.  [default: with the first event kept]",
+)
 @click.option("--hold", type=SIZE, help="Retention keeps so much of what is not archived yet.  [default: nothing]")
 @click.option(
     "--value-schema",
@@ -59,7 +67,9 @@ def command() -> None:
 )
 @CONF
 @common_options
-def archive(cache_name: str, *, path: str | None, every_ms: int | None, master: str | None, conf: Sequence[str], **options: Any) -> None:
+def archive(
+    cache_name: str, *, path: str | None, once: bool, every_ms: int | None, master: str | None, conf: Sequence[str], **options: Any
+) -> None:
     """Write what happened in CACHE into a Delta table at PATH, going on where it ends.
 
     Killed anywhere, the next run goes on where the table ends. One archiver of a cache at a time: a second one is refused.
@@ -68,6 +78,8 @@ def archive(cache_name: str, *, path: str | None, every_ms: int | None, master: 
 
     With --master tasks of Spark fetch and write, and all its hosts reach nodes and PATH by the same addresses.
     """
+    if once and every_ms is not None:
+        raise click.UsageError("--once ends, and --every goes on: give one of them")
     archives = load_archives()
     with open_client() as client, _spark_at(master, conf) as spark:
         path = path or _noted(client, cache_name, "--to")
@@ -246,9 +258,8 @@ def compact(path: str, *, older_than_ms: int, target_bytes: int, vacuum_ms: int 
 @command.command("rebuild")
 @CACHE
 @click.option("--archive", "path", metavar="PATH", help="The folder of the table, or its address in an object store.  [default: as noted]")
-@click.option(
-    "--into", required=True, metavar="CACHE", help="The cache to make; one that is there has nothing, or what an earlier try wrote."
-)
+@click.option("--into", metavar="CACHE", help="The cache to make; one that is there has nothing, or what an earlier try wrote.")
+@click.option("--to", metavar="PATH", help="The folder of a Delta table to make instead, or its address in an object store.")
 @click.option(
     "--as-of", "as_of", type=AT, metavar="ID|TIME", help="An id, or a time: ISO 8601, or a duration for that long ago.  [default: now]"
 )
@@ -256,18 +267,21 @@ def compact(path: str, *, older_than_ms: int, target_bytes: int, vacuum_ms: int 
     "--verify", is_flag=True, help="Compare it with CACHE, in the entries that have not changed since. Exits with 1 where it differs."
 )
 @common_options
-def rebuild(cache_name: str, *, path: str | None, into: str, as_of: int | None, verify: bool) -> None:
-    """Make a cache with the entries that CACHE had at an id or a time, from its archive and what the nodes keep behind it."""
+def rebuild(cache_name: str, *, path: str | None, into: str | None, to: str | None, as_of: int | None, verify: bool) -> None:
+    """Make a cache or a table with the entries that CACHE had at an id or a time, from its archive and what the nodes keep behind it."""
+    if (into is None) == (to is None):
+        raise click.UsageError("give --into CACHE or --to PATH, one of them")
     archives, took = load_archives(), _Took()
     with open_client() as client:
         path = path or _noted(client, cache_name, "--archive")
-        done = archives.rebuild(archives.open(path), client, cache_name, into=into, as_of=as_of, verify=verify)
+        done = archives.rebuild(archives.open(path), client, cache_name, into=into, to=to, as_of=as_of, verify=verify)
     if settings().is_json:
         counts = {name: getattr(done, name) for name in ("events", "entries", "compared", "differences")}
         ids = id_fields(after=done.after, as_of=done.as_of)
-        print_row({"pipeline": "rebuild", "cache": cache_name, "into": into} | ids | counts | took.row)
+        made = {"into": into} if into is not None else {"to": to}
+        print_row({"pipeline": "rebuild", "cache": cache_name} | made | ids | counts | took.row)
     else:
-        print_text(f"{into} has the {done.entries} entries that {cache_name} had at id {done.as_of}, from {done.events} events")
+        print_text(f"{into or to} has the {done.entries} entries that {cache_name} had at id {done.as_of}, from {done.events} events")
         if verify:
             print_text(f"{done.compared} entries have not changed since; of them {done.differences or 'none'} differ")
     if done.differences:

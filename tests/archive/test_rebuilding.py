@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from deltalake import DeltaTable
 
 from eventlog import blocking
-from eventlog.errors import CacheExists, InvalidArgument
+from eventlog.errors import ArchiveRefused, CacheExists, InvalidArgument
 from eventlog.integrations import archive as archives
 from tests.process.nodes import NodeProcess
 
@@ -61,6 +62,34 @@ def test_done_twice_it_is_there_once_and_nothing_else_is_written_over(client: bl
         archives.rebuild(archives.open(path), client, "orders", into="early", as_of=1)
 
 
+def test_a_table_is_made_once_and_no_other_one_is_written_over(client: blocking.Client, history: Any, tmp_path: Path) -> None:
+    path, states = history
+    at, state = states[2]
+    found, place = archives.open(path), tmp_path / "then"
+    for _ in range(2):
+        done = archives.rebuild(found, client, "orders", to=place, as_of=at, verify=True)
+        assert (done.entries, done.differences) == (len(state), 0)
+    rows = DeltaTable(str(place)).to_pyarrow_table()
+    assert {
+        key: json.loads(value) for key, value in zip(rows.column("key").to_pylist(), rows.column("value").to_pylist(), strict=True)
+    } == state
+    assert rows.column_names == ["segment", "key", "value", "version", "time"]
+    known = {event.id: event for event in client.cache("orders").events()}
+    for row in rows.to_pylist():
+        event = known[row["version"]]
+        assert (event.key, event.segment) == (row["key"], row["segment"])
+        assert event.time_ms == row["time"].timestamp() * 1000
+    with pytest.raises(ArchiveRefused, match="is a table, and not of cache orders at id"):
+        archives.rebuild(found, client, "orders", to=place, as_of=states[3][0])
+    with pytest.raises(ArchiveRefused, match="is a table, and not of"):
+        archives.rebuild(found, client, "orders", to=path, as_of=at)
+    assert archives.open(path).verify().events
+    assert DeltaTable(str(place)).version() == 0
+    for given in ({}, {"to": place, "into": "both"}):
+        with pytest.raises(InvalidArgument, match="one of them"):
+            archives.rebuild(found, client, "orders", as_of=at, **given)
+
+
 @pytest.mark.parametrize("form", ["bytes", "avro"])
 def test_caches_of_other_formats(client: blocking.Client, tmp_path: Path, form: str) -> None:
     if form == "avro":
@@ -75,7 +104,7 @@ def test_caches_of_other_formats(client: blocking.Client, tmp_path: Path, form: 
     assert values_of(client.cache(f"{cache.name}-again")) == values_of(cache)
 
 
-def test_the_command_rebuilds_and_verifies(client: blocking.Client, node: NodeProcess, history: Any) -> None:
+def test_the_command_rebuilds_and_verifies(client: blocking.Client, node: NodeProcess, history: Any, tmp_path: Path) -> None:
     path, states = history
     at, state = states[3]
     words = ["pipeline", "rebuild", "orders", "--archive", str(path), "--into", "by-command", "--as-of", str(at), "--verify", "--json"]
@@ -85,3 +114,9 @@ def test_the_command_rebuilds_and_verifies(client: blocking.Client, node: NodePr
     told = json.loads(done.stdout)
     assert (told["pipeline"], told["entries"], told["as_of"], told["differences"]) == ("rebuild", len(state), at, 0)
     assert values_of(client.cache("by-command")) == state
+    words[words.index("--into") : words.index("--into") + 2] = ["--to", str(tmp_path / "table")]
+    done = subprocess.run(
+        [sys.executable, "-m", "eventlog_cli", *words, "--server", node.address], capture_output=True, check=True, text=True, timeout=60
+    )
+    told = json.loads(done.stdout)
+    assert (told["to"], told["entries"], told["differences"]) == (str(tmp_path / "table"), len(state), 0)

@@ -13,13 +13,14 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from eventlog import blocking
-from eventlog.arrays import Mask
+from eventlog.arrays import Ints, Mask
 from eventlog.client.reading.batches import EventBatch
 from eventlog.client.reading.columns import ROW_COLUMNS
 from eventlog.client.reading.frames import HEADERS, TIME
 from eventlog.client.reading.iterating import EntryBatch
 from eventlog.client.writing.arrow import string_array
 from eventlog.events import Kind
+from eventlog.ids import EPOCH_MS, TIME_SHIFT
 
 _TEXT, _BINARY = "STRING", "BINARY"
 _MAP: Final = f"MAP<{_TEXT}, {_BINARY}>"
@@ -120,6 +121,11 @@ def _before(batch: EventBatch) -> Any:
 
 def _expires(batch: EntryBatch) -> Any:
     return pa.array(batch.expiry * 1000, pa.int64(), mask=batch.expiry == 0).cast(TIME)
+
+
+def times_of(ids: Ints) -> Any:
+    """Return the times of ids as a column."""
+    return pa.array(((ids >> TIME_SHIFT) + EPOCH_MS) * 1_000).cast(TIME)
 
 
 def _same(text: str, count: int) -> Any:

@@ -24,8 +24,8 @@ from eventlog.client.reading.past import FINAL_WAIT_MS, id_at
 from eventlog.client.values import CacheInfo
 from eventlog.errors import ArchiveRefused, InvalidArgument, NoState, NotFinal, TimedOut
 from eventlog.events import Kind
-from eventlog.ids import EPOCH_MS, TIME_SHIFT, time_of
-from eventlog.integrations.archive.columns import ArchiveColumns, columns_of
+from eventlog.ids import time_of
+from eventlog.integrations.archive.columns import ArchiveColumns, columns_of, times_of
 from eventlog.integrations.archive.noting import noted
 from eventlog.integrations.archive.ranges import Range, RowBounds
 from eventlog.integrations.archive.reading import BATCH_ROWS, Archive
@@ -241,7 +241,7 @@ class _Judged:
         ids = rows.column("id")
         makers = {
             "version": lambda: ids,
-            "time": lambda: pa.array(((ids.to_numpy() >> TIME_SHIFT) + EPOCH_MS) * 1_000).cast(TIME),
+            "time": lambda: times_of(ids.to_numpy()),
             "expires": lambda: pa.nulls(len(rows), TIME),
             "cache": lambda: pa.repeat(pa.scalar(self._cache), len(rows)),
         }

@@ -62,7 +62,7 @@ def compact(
 
     Raises:
         ArchiveDamaged: a file is not as it was written. Nothing is merged with it.
-        ArchiveRefused: there is no archive, or somebody else merges its files.
+        ArchiveRefused: there is no archive, or another process has changed the table meanwhile.
     """
     table = ArchiveTable.open(place_of(path))
     upto = id_before(int(time.time() * 1000) - older_than_ms)

@@ -1,18 +1,22 @@
-"""A cache as it was at an id, made anew from its archive and the log: what the last event of each key up to there says."""
+"""A cache as it was at an id, made anew as a cache or a table: what the last event of each key says, in its archive and in the log."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from eventlog import blocking
-from eventlog.errors import CacheExists
+from eventlog.errors import CacheExists, InvalidArgument
 from eventlog.ids import ID_MAX
-from eventlog.integrations.archive.columns import state_batch
+from eventlog.integrations.archive.columns import state_batch, times_of
+from eventlog.integrations.archive.entries_table import write_entries
 from eventlog.integrations.archive.folding import fold
+from eventlog.integrations.archive.place import place_of
 from eventlog.integrations.archive.reading import Archive
+from eventlog.integrations.archive.table import identity_of
 from eventlog.limits import STAGE_KEEP_MS_MAX
 
 _ROWS: Final = 20_000
@@ -31,23 +35,49 @@ class Rebuilt:
     differences: int
 
 
-def rebuild(archive: Archive, client: blocking.Client, cache: str, *, into: str, as_of: int | None = None, verify: bool = False) -> Rebuilt:
-    """Make a cache `into` with the entries that a cache had at an id, by default now.
+def rebuild(
+    archive: Archive,
+    client: blocking.Client,
+    cache: str,
+    *,
+    into: str | None = None,
+    to: str | Path | None = None,
+    as_of: int | None = None,
+    verify: bool = False,
+) -> Rebuilt:
+    """Make a cache `into` with the entries that a cache had at an id, by default now, or a Delta table at a place `to`.
 
     Done twice, or killed and done again, each entry is written once.
     An entry that was written before the archive's beginning, and not since, is not in it.
-    It has the formats and the schema of the cache; lifespans and headers are not in an archive. With `verify` the result is compared
-    with the cache, in the entries that have not changed since.
+    The cache has the formats and the schema of the other one; lifespans and headers are not in an archive. The table has columns `segment`,
+    `key`, `value`, `version` and `time`. With `verify` the entries are compared with the cache's, in those that have not changed since.
 
     Raises:
         CacheExists: `into` has entries that are not of an earlier try.
-        ArchiveRefused, ArchiveDamaged, InvalidArgument, EventsTrimmed: as `fold`.
+        ArchiveRefused: at `to` there is another table; and as `fold`.
+        ArchiveDamaged, InvalidArgument, EventsTrimmed: as `fold`.
     """
+    if (into is None) == (to is None):
+        raise InvalidArgument(why="give a cache `into` or a place `to`, one of them")
     source = client.cache(cache)
     end = source.log_ends().last_id
     at = end if as_of is None else min(as_of, end)
     folded = fold(archive, client, cache, at)
-    state = folded.table
+    if into is not None:
+        _write(client, source, folded.table, into=into, name=f"rebuild/{cache}/{at}")
+    elif to is not None:
+        write_entries(place_of(to), _shown(folded.table), of=identity_of(client, cache), as_of=at)
+    compared = differences = 0
+    if verify:
+        for rows, kept in _beside(source, folded.table, ["id", "key", "value"], upto=at):
+            compared, differences = compared + len(rows), differences + len(rows) - kept
+    return Rebuilt(
+        after=archive.after, as_of=at, events=folded.events, entries=len(folded.table), compared=compared, differences=differences
+    )
+
+
+def _write(client: blocking.Client, source: blocking.Cache, state: pa.Table, *, into: str, name: str) -> None:
+    """Write entries into a cache that has none but these, as one transaction."""
     info = source.info()
     target = client.create_cache(into, format=info.format, key_format=info.key_format, schema=info.schema or None, if_exists="use")
     if any(len(rows) - kept for rows, kept in _beside(target, state, ["key", "value"])):
@@ -55,12 +85,14 @@ def rebuild(archive: Archive, client: blocking.Client, cache: str, *, into: str,
     stage = target.stage(keep_ms=STAGE_KEEP_MS_MAX)
     for low in range(0, len(state), _ROWS):
         stage.put_arrow(state.slice(low, _ROWS).select(["key", "value"]))
-    target.publish(f"rebuild/{cache}/{at}", 0, [stage.staged()])
-    compared = differences = 0
-    if verify:
-        for rows, kept in _beside(source, state, ["id", "key", "value"], upto=at):
-            compared, differences = compared + len(rows), differences + len(rows) - kept
-    return Rebuilt(after=archive.after, as_of=at, events=folded.events, entries=len(state), compared=compared, differences=differences)
+    target.publish(name, 0, [stage.staged()])
+
+
+def _shown(state: pa.Table) -> pa.Table:
+    """Return entries with their versions and times, sorted by segment and key."""
+    state = state.sort_by([("segment", "ascending"), ("key", "ascending")])
+    columns = [state.column(name) for name in ("segment", "key", "value", "id")]
+    return pa.table([*columns, times_of(state.column("id").to_numpy())], names=["segment", "key", "value", "version", "time"])
 
 
 def _beside(cache: blocking.Cache, state: pa.Table, names: list[str], *, upto: int = ID_MAX) -> Iterator[tuple[pa.Table, int]]:

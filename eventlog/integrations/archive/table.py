@@ -1,4 +1,4 @@
-"""The Delta table of an archive: whose it is, how far it is, which files it has. The only place that imports deltalake.
+"""The Delta table of an archive: whose it is, how far it is, which files it has.
 
 How far it is stands in the table as the version of an application's transaction, written in the commit that adds the files. So there is
 no other place that could disagree with it, and of two archivers of one cache the second's commit is refused.
@@ -230,7 +230,7 @@ class ArchiveTable:
         Delta takes a file away twice without a word, so what tells two who merge from each other is a transaction of their own.
 
         Raises:
-            ArchiveRefused: somebody else has replaced one of them meanwhile. Nothing is changed.
+            ArchiveRefused: another process has replaced one of them, or widened the table, meanwhile. Nothing is changed.
         """
         own = CommitProperties(app_transactions=[Transaction(f"{self._app}/merged", self._delta.version() + 1)])
         actions: list[AddAction | RemoveAction] = [_added(part, is_new=False) for part in parts]
@@ -241,7 +241,7 @@ class ArchiveTable:
         except CommitFailedError as error:
             self.refresh()
             if not self._has(parts):
-                raise ArchiveRefused(path=self.place.address, why="its files are being merged by somebody else") from error
+                raise ArchiveRefused(path=self.place.address, why="another process has changed it meanwhile; run this again") from error
         self._settle(before)
 
     def _write(self, actions: list[AddAction | RemoveAction], properties: CommitProperties) -> None:

@@ -53,7 +53,12 @@ def test_done_twice_it_is_there_once_and_nothing_else_is_written_over(client: bl
     at, state = states[2]
     for _ in range(2):
         archives.rebuild(archives.open(path), client, "orders", into="twice", as_of=at)
-    assert len(list(client.cache("twice").events())) == len(state)
+    made = list(client.cache("twice").events())
+    assert len(made) == len(state)
+    old = {event.id: event for event in client.cache("orders").events()}
+    versions = {event.key: int(event.headers["eventlog.version"]) for event in made}
+    assert {key: (old[id_].key, old[id_].value) for key, id_ in versions.items()} == {key: (key, value) for key, value in state.items()}
+    assert max(versions.values()) <= at
     client.create_cache("taken").put("other", 1)
     with pytest.raises(CacheExists):
         archives.rebuild(archives.open(path), client, "orders", into="taken", as_of=at)

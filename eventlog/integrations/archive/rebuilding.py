@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -21,6 +22,8 @@ from eventlog.limits import STAGE_KEEP_MS_MAX
 
 _ROWS: Final = 20_000
 _ENTRIES: Final = 10_000
+VERSION_HEADER: Final = "eventlog.version"
+"""The header of an entry of a rebuilt cache that has the version it had before."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +52,8 @@ def rebuild(
 
     Done twice, or killed and done again, each entry is written once.
     An entry that was written before the archive's beginning, and not since, is not in it.
-    The cache has the formats and the schema of the other one; lifespans and headers are not in an archive. The table has columns `segment`,
+    The cache has the formats and the schema of the other one, and the events that make its entries have their old versions as a header,
+    `VERSION_HEADER`; lifespans are not in an archive. The table has columns `segment`,
     `key`, `value`, `version` and `time`. With `verify` the entries are compared with the cache's, in those that have not changed since.
 
     Raises:
@@ -84,8 +88,15 @@ def _write(client: blocking.Client, source: blocking.Cache, state: pa.Table, *, 
         raise CacheExists(cache=into)
     stage = target.stage(keep_ms=STAGE_KEEP_MS_MAX)
     for low in range(0, len(state), _ROWS):
-        stage.put_arrow(state.slice(low, _ROWS).select(["key", "value"]))
+        rows = state.slice(low, _ROWS)
+        stage.put_arrow(rows.select(["key", "value"]).append_column("headers", _versions(rows)), headers="headers")
     target.publish(name, 0, [stage.staged()])
+
+
+def _versions(state: pa.Table) -> pa.Array:
+    """Return the versions of entries as headers, one each, in decimal digits."""
+    values = state.column("id").combine_chunks().cast(pa.string()).cast(pa.binary())
+    return pa.MapArray.from_arrays(np.arange(len(state) + 1, dtype=np.int32), pa.repeat(VERSION_HEADER, len(state)), values)
 
 
 def _shown(state: pa.Table) -> pa.Table:

@@ -104,8 +104,13 @@ class Program:
 
     def workers(self) -> list[int]:
         """Return the numbers of the processes that run tasks in Python."""
-        daemons = [pid for java in _children(self.process.pid) for pid in _children(java) if _runs_python(pid)]
-        return [pid for daemon in daemons for pid in _children(daemon)]
+        return workers_of(self.process.pid)
+
+
+def workers_of(program: int) -> list[int]:
+    """Return the numbers of the processes that run tasks in Python for a program with a Spark of its own."""
+    daemons = [pid for java in _children(program) for pid in _children(java) if _runs_python(pid)]
+    return [pid for daemon in daemons for pid in _children(daemon)]
 
 
 def _children(pid: int) -> list[int]:

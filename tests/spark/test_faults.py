@@ -1,12 +1,14 @@
 """Reads and writes of Spark while nodes are killed, stand still, are emptied and take more: each event once, by its id."""
 
 import json
+import os
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from signal import SIGKILL
 from typing import Any
 
 import pytest
@@ -15,6 +17,7 @@ from eventlog import blocking
 from tests.process.clusters import ClusterProcesses
 from tests.process.roads import Roads
 from tests.process.waiting import until
+from tests.spark.servers import workers_of
 from tests.spark.test_sink import fill, source_of
 from tests.words import FAULTS_HIT
 
@@ -68,8 +71,8 @@ def held(folder: str) -> Callable[[Any], Iterator[Any]]:
     return act
 
 
-@pytest.mark.parametrize("fault", ["kill -9", "SIGSTOP"])
-def test_a_batch_is_read_whole_when_the_node_that_it_comes_from_is_lost(spark: Any, tmp_path: Path, fault: str) -> None:
+@pytest.mark.parametrize("fault", ["kill -9", "SIGSTOP", "drain", "kill -9 of the workers"])
+def test_a_batch_is_read_whole_when_the_node_that_it_comes_from_is_lost_or_its_tasks_are(spark: Any, tmp_path: Path, fault: str) -> None:
     with (
         ClusterProcesses(tmp_path / "cluster") as cluster,
         blocking.connect(*cluster.addresses) as client,
@@ -90,10 +93,17 @@ def test_a_batch_is_read_whole_when_the_node_that_it_comes_from_is_lost(spark: A
             index = came.index(max(came))
             if fault == "kill -9":
                 cluster.kill(index)
-            else:
+            elif fault == "drain":
+                cluster.command("admin", "drain", f"n{index + 1}", node=index)
+            elif fault == "SIGSTOP":
                 cluster.pause(index)
+            else:
+                killed = workers_of(os.getpid())
+                assert killed, "no task runs in Python"
+                for pid in killed:
+                    os.kill(pid, SIGKILL)
             (tmp_path / "go").touch()
-            if fault != "kill -9":
+            if fault == "SIGSTOP":
                 time.sleep(PAUSED_S)
                 cluster.resume(index)
 

@@ -2,12 +2,15 @@
 
 All events are read by a program that only counts bytes, and by `eventlog consume --json`, which prints the same to nowhere: the CPU of
 node and reader together. Puts go one after the other over one connection, then over 64 at once. For the streams one connection writes, one
-put after the other; another process reads all of them. The ways go by turns, and the middle round counts.
+put after the other; another process reads all of them. Streams that nobody reads are beside a writer of batches. The ways go by turns, and
+the middle round counts.
 """
 
 import asyncio
 import json
 import os
+import signal
+import socket
 import subprocess
 import sys
 import time
@@ -31,6 +34,12 @@ FOLLOWERS = 100
 ROUNDS = 3
 PAUSE_S = 0.02
 BESIDE_AT_MOST = 2.0
+UNREAD = 1_000
+UNREAD_BYTES = 4_096
+WRITTEN = 200_000
+KEPT_MIN = 0.9
+QUIET_CPU_S = 0.1
+QUIET_WITHIN_S = 120
 CACHE = "/v1/caches/followed"
 
 
@@ -40,6 +49,7 @@ def run(scale: Scale) -> Iterator[Row]:
         yield from _events(scale, node.address)
         yield from _puts(scale, node.address)
         yield from _streams(scale, node.address)
+        yield from _unread(scale, node.address)
 
 
 # ---------------------------------------------------------------- all events of a cache
@@ -255,3 +265,66 @@ def _follow(address: str, streams: int) -> None:
         await asyncio.gather(*(one() for _ in range(streams)))
 
     asyncio.run(every())
+
+
+# ---------------------------------------------------------------- writers beside streams that nobody reads
+
+
+def _unread(scale: Scale, address: Address) -> Iterator[Row]:
+    streams, events = scale.of(UNREAD, quick=100), scale.of(WRITTEN)
+    alone: list[float] = []
+    beside: list[float] = []
+    for _ in range(scale.of(ROUNDS, quick=1)):
+        alone.append(in_child(_write_batches, address, events))
+        silent = Process(target=_ask_and_leave, args=(address.http, streams), daemon=True)
+        silent.start()
+        _until_quiet(address.pid)
+        beside.append(in_child(_write_batches, address, events))
+        silent.kill()
+        silent.join()
+    yield against(
+        f"an event of a batch, beside {streams:,} streams that nobody reads",
+        ours=MILLION * median(beside) / events,
+        bare=MILLION * median(alone) / events,
+        unit="us",
+        at_most=round(1 / KEPT_MIN, 2),
+    )
+
+
+def _write_batches(address: Address, events: int) -> float:
+    """Write events and return how many seconds it took."""
+    from eventlog import blocking
+
+    with blocking.connect(address.text) as client:
+        cache = client.cache("filled")
+        began = time.perf_counter()
+        for low in range(0, events, BATCH):
+            cache.put_many([(f"key-{number}", {"n": number, "text": "x" * 80}) for number in range(low, min(low + BATCH, events))])
+        return time.perf_counter() - began
+
+
+def _ask_and_leave(address: str, streams: int) -> None:
+    """Ask for so many streams of all events and what follows, and read nothing of them to the end of this process."""
+    host, _, port = address.rpartition(":")
+    held = []
+    for _ in range(streams):
+        connection = socket.socket()
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, UNREAD_BYTES)
+        connection.connect((host, int(port)))
+        connection.sendall(f"GET /v1/caches/filled/events?follow=true&after=0 HTTP/1.1\r\nHost: {address}\r\n\r\n".encode())
+        held.append(connection)
+    signal.pause()
+
+
+def _until_quiet(pid: int) -> None:
+    """Wait until a node has filled what it may, and does nothing for a second."""
+    deadline = time.monotonic() + QUIET_WITHIN_S
+    time.sleep(1)
+    before = cpu_seconds(pid)
+    while time.monotonic() < deadline:
+        time.sleep(1)
+        now = cpu_seconds(pid)
+        if now - before < QUIET_CPU_S:
+            return
+        before = now
+    raise TimeoutError(f"the node still works after {QUIET_WITHIN_S} s")

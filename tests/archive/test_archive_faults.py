@@ -165,3 +165,40 @@ def test_a_rebuild_that_is_killed_and_done_again_makes_the_same_cache(client: bl
     assert killed["before anything is written"]
     assert killed.total() > KILLS // 4
     print(f"{FAULTS_HIT}{json.dumps(killed)}")
+
+
+def test_a_rebuild_goes_through_while_nodes_die_and_stand_still(tmp_path: Path) -> None:
+    with ClusterProcesses(tmp_path / "cluster") as cluster, blocking.connect(*cluster.addresses) as client:
+        cluster.balance()
+        cache = client.create_cache("kept", before=True)
+        for number in range(2):
+            cache.put_many([(f"k{key}", {"n": number, "text": "x" * 100}) for key in range(20_000)])
+        archives.archive(client, "kept", tmp_path / "a")
+        cache.put_many([(f"k{key}", {"n": 2}) for key in range(1_000)])
+        state = {key: entry.value for key, entry in cache.entries()}
+        hits: dict[str, int] = {}
+        for index, fault in enumerate(("kill -9", "SIGSTOP", "drain")):
+            into = f"again-{index}"
+            words = pipeline(
+                "rebuild", "kept", "--archive", str(tmp_path / "a"), "--into", into, "--verify", server=",".join(cluster.addresses)
+            )
+            with subprocess.Popen([*words, "--timeout", f"{WAIT_S}s"], stdout=subprocess.DEVNULL) as running:
+                until(lambda into=into: any(info.name == into for info in client.list_caches()))
+                if fault == "kill -9":
+                    cluster.kill(index)
+                elif fault == "SIGSTOP":
+                    cluster.pause(index)
+                else:
+                    cluster.command("admin", "drain", f"n{index + 1}", node=index)
+                hits[fault] = int(running.poll() is None)
+                if fault == "SIGSTOP":
+                    time.sleep(PAUSED_S)
+                    cluster.resume(index)
+                assert running.wait(WAIT_S) == 0
+                if fault == "kill -9":
+                    cluster[index].start()
+            cluster.settle()
+            assert {key: entry.value for key, entry in client.cache(into).entries()} == state
+            assert len(list(client.cache(into).events())) == len(state), f"{fault}: something is there twice"
+        print(f"{FAULTS_HIT}{json.dumps(hits)}")
+        assert all(hits.values()), hits

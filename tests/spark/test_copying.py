@@ -1,10 +1,11 @@
-"""A stream from one cache into another one while its driver, its workers and the nodes are killed and stand still: each event once."""
+"""Spark in a process of its own, and nodes, that are killed and stand still while it copies a cache or loads files: each row once."""
 
 import json
 import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from signal import SIGKILL
 
@@ -12,8 +13,9 @@ import pytest
 
 from eventlog import blocking
 from tests.process.clusters import ClusterProcesses
+from tests.process.nodes import NodeProcess
 from tests.process.waiting import until
-from tests.spark.servers import Program
+from tests.spark.servers import Program, confs
 from tests.spark.test_faults import PAUSED_S, beside
 from tests.words import FAULTS_HIT
 
@@ -141,5 +143,44 @@ def test_each_event_is_copied_once_whatever_is_killed_and_stands_still(tmp_path:
         assert sorted(copied) == sorted((event.key, event.value) for event in source.events())
         for key in range(KEYS):
             assert [value[0] for found, value in copied if found == f"k{key}"] == list(range(number)), "in the order of the key"
+        print(f"{FAULTS_HIT}{json.dumps(hits)}")
+        assert all(hits.values()), hits
+
+
+def test_a_load_whose_driver_and_workers_are_killed_has_each_row_once(tmp_path: Path) -> None:
+    files, rows = 24, 400
+    with (
+        NodeProcess(tmp_path / "node", "--segments", "8") as node,
+        blocking.connect(node.address) as client,
+    ):
+        cache = client.create_cache("loaded")
+        (tmp_path / "in").mkdir()
+        for number in range(files):
+            made = ({"id": f"k{row % 500}", "n": row} for row in range(number * rows, (number + 1) * rows))
+            (tmp_path / "in" / f"{number:02}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in made))
+        spark = ("--master", "local[2,8]", *confs())
+        words = ("eventlog_cli", "pipeline", "load", str(tmp_path / "in"), "--into", "loaded", "--key", "id", "--txn", "nightly", *spark)
+        hits: dict[str, int] = {}
+
+        def there() -> int:
+            return cache.log_ends().events
+
+        def has_more(than: int) -> bool:
+            return there() > than
+
+        for fault in ("kill -9 of the driver", "kill -9 of the workers"):
+            running, before = Program(tmp_path / "log", *words, "--server", node.address), there()
+            try:
+                until(partial(has_more, before), running.log.read_text, within_s=WAIT_S)
+                if fault == "kill -9 of the workers":
+                    for pid in (killed := running.workers()):
+                        os.kill(pid, SIGKILL)
+                    hits[fault] = len(killed)
+                    assert running.process.wait(WAIT_S) == 0, running.log.read_text()[-3000:]
+            finally:
+                running.kill()
+            if fault == "kill -9 of the driver":
+                hits[fault] = files - there() // rows
+        assert sorted(event.value["n"] for event in cache.events()) == list(range(files * rows))
         print(f"{FAULTS_HIT}{json.dumps(hits)}")
         assert all(hits.values()), hits

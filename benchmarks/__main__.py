@@ -42,6 +42,7 @@ NAMES = (
     "transactions",
     "spark-sink",
     "spark-source",
+    "spark-stream",
 )
 
 

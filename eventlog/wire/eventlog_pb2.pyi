@@ -910,12 +910,14 @@ class CountAfter(_message.Message):
     def __init__(self, cache_id: _Optional[int] = ..., ids: _Optional[_Iterable[int]] = ..., upto: _Optional[int] = ...) -> None: ...
 
 class CountAfterAnswer(_message.Message):
-    __slots__ = ("events", "bytes")
+    __slots__ = ("events", "bytes", "last_id")
     EVENTS_FIELD_NUMBER: _ClassVar[int]
     BYTES_FIELD_NUMBER: _ClassVar[int]
+    LAST_ID_FIELD_NUMBER: _ClassVar[int]
     events: _containers.RepeatedScalarFieldContainer[int]
     bytes: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, events: _Optional[_Iterable[int]] = ..., bytes: _Optional[_Iterable[int]] = ...) -> None: ...
+    last_id: int
+    def __init__(self, events: _Optional[_Iterable[int]] = ..., bytes: _Optional[_Iterable[int]] = ..., last_id: _Optional[int] = ...) -> None: ...
 
 class RetentionSteps(_message.Message):
     __slots__ = ("cache_id", "steps_max", "flush", "after", "upto")

@@ -1,6 +1,7 @@
 """How far behind: what is kept of a cache above some ids, counted by the primaries of its segments."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
@@ -77,16 +78,31 @@ class ListenerLag:
         nbytes = np.sum([list(answer.bytes) for answer in answers], axis=0).tolist()
         return list(zip(events, nbytes, strict=True))
 
+    async def last_everywhere(self, cache: CacheState, *, upto: int, segments: Sequence[int] = (), timeout_ms: int) -> int | None:
+        """Return the id of the last event kept at or below `upto`, 0 where there is none, None where a node is older and does not tell.
+
+        Raises:
+            PrimariesMissing: some segments were looked at by nobody in time.
+        """
+        question = Message(count_after=pb.CountAfter(cache_id=cache.cache_id, upto=upto))
+        answer = partial(self.count_after, cache, question.count_after)
+        told = await self._node.primaries.ask(question, answer, segments=segments, timeout_ms=timeout_ms)
+        answers = [one.count_after_answer for one in told]
+        return max((one.last_id for one in answers), default=0) if all(one.HasField("last_id") for one in answers) else None
+
     async def count_after(self, cache: CacheState, request: pb.CountAfter, led: Led) -> Message:
         """Return how many events of segments that are led here are kept above each id; their bytes are an estimate."""
         last_id = self._node.tail.last_id(cache.cache_id)
         all_events, all_bytes = self._node.steps.now(cache.cache_id)
         ends, trimmed = cache.next_offsets.copy(), cache.trimmed_offsets.copy()
         after = partial(offsets_after, self._node.store, cache.cache_id, led.segments)
-        if request.upto:
-            for segment, offset in await aside(partial(after, request.upto)):
-                ends[segment] = offset
         answer = pb.CountAfterAnswer()
+        if request.upto:
+            answer.last_id = 0
+            for last in await aside(partial(last_events, self._node.store, cache.cache_id, led.segments, request.upto)):
+                ends[last.segment] = last.offset + 1
+                if last.offset > trimmed[last.segment]:
+                    answer.last_id = max(answer.last_id, last.id)
         for id_ in request.ids:
             events = 0
             if id_ < last_id:
@@ -97,16 +113,31 @@ class ListenerLag:
         return Message(count_after_answer=answer)
 
 
-def offsets_after(store: Store, cache_id: int, segments: Sequence[int], id_: int) -> list[tuple[int, int]]:
-    """Return (segment, offset of the first event above `id_`)."""
+@dataclass(frozen=True, slots=True)
+class LastEvent:
+    """The last event of a segment at or below an id; its offset is -1 where there is none."""
+
+    segment: int
+    offset: int
+    id: int
+
+
+def last_events(store: Store, cache_id: int, segments: Sequence[int], id_: int) -> list[LastEvent]:
+    """Return of each segment the last event at or below an id, kept or not."""
     found = []
     for segment in segments:
         lower, _ = keys.cache_range(segment, cache_id)
         _, upper = keys.log_range(segment, cache_id, after=0, upto=id_)
         pair = store.last_log(lower, upper)
-        offset = 0
+        last = LastEvent(segment, -1, 0)
         if pair is not None:
             head = read_head(pair[1], where=f"log, key {pair[0].hex()}")
-            offset = head.first_offset + min((id_ - head.base) // ID_STEP + 1, head.count)
-        found.append((segment, offset))
+            place = min((id_ - head.base) // ID_STEP, head.count - 1)
+            last = LastEvent(segment, head.first_offset + place, head.base + place * ID_STEP)
+        found.append(last)
     return found
+
+
+def offsets_after(store: Store, cache_id: int, segments: Sequence[int], id_: int) -> list[tuple[int, int]]:
+    """Return (segment, offset of the first event above `id_`)."""
+    return [(last.segment, last.offset + 1) for last in last_events(store, cache_id, segments, id_)]

@@ -246,15 +246,23 @@ async def _behind_which(count: Count, search: LastEvents) -> int:
 async def plan_events(node: CountingNode, exchange: Exchange) -> None:
     """Say with which event about so many behind an id end, as the primaries count them; nothing is read."""
     request = exchange.message.plan_events
+    cache, segments = node.caches.find(request.cache_id), list(request.segments)
     after, upto = request.after, request.upto
-    count = _counting(node, exchange, node.caches.find(request.cache_id), upto=upto, segments=list(request.segments))
+    count = _counting(node, exchange, cache, upto=upto, segments=segments)
     ((events, nbytes),) = await count([after]) if after < upto else [(0, 0)]
     limits = [request.max_events or events, max(request.max_bytes * events // nbytes, 1) if request.max_bytes and nbytes else events]
     wanted = min(events, *limits)
     if not events:
         upto = after
     else:
-        upto = await _behind_which(count, LastEvents(events - wanted, upto=upto, above=after, is_lowest=True))
+        last_id = None
+        if wanted == events:
+            timeout_ms = time_to_ask(exchange)
+            last_id = await node.listener_lag.last_everywhere(cache, upto=upto, segments=segments, timeout_ms=timeout_ms)
+        if last_id is not None and last_id > after:
+            upto = last_id
+        else:
+            upto = await _behind_which(count, LastEvents(events - wanted, upto=upto, above=after, is_lowest=True))
         ((left, bytes_left),) = await count([upto])
         events, nbytes = events - left, nbytes - bytes_left
     exchange.answer(Message(plan_events_answer=PlanEventsAnswer(upto=upto, events=events, bytes=nbytes)))

@@ -59,6 +59,29 @@ def test_a_plan_is_about_some_segments_and_ends_where_it_is_told(tmp_path):
     run(act())
 
 
+def test_a_plan_of_all_there_is_ends_with_the_last_event_that_is_kept(tmp_path):
+    async def act():
+        async with cluster_of(tmp_path) as cluster, client_of(cluster) as client:
+            cache = await filled(client, retain_events=40)
+            every = [event async for event in cache.events()]
+            for upto in (every[0].id, every[99].id, every[100].id - 1, every[-1].id + (1 << 30)):
+                whole = [event.id for event in every if event.id <= upto]
+                plan = await cache.plan(0, upto=upto, max_events=EVENTS)
+                assert (plan.upto, plan.events) == (whole[-1], len(whole))
+            some = [event.id for event in every if event.segment in {2, 5}]
+            plan = await cache.plan(some[3], segments=[5, 2])
+            assert (plan.upto, plan.events) == (some[-1], len(some) - 4)
+            assert (await client.run_retention("c")).removed > 0
+            kept = [event.id async for event in cache.events()]
+            gone = [event.id for event in every if event.id < kept[0]]
+            plan = await cache.plan(0)
+            assert (plan.upto, plan.events) == (kept[-1], len(kept))
+            plan = await cache.plan(0, upto=gone[-1])
+            assert (plan.upto, plan.events) == (0, 0), "what retention has taken is no end"
+
+    run(act())
+
+
 def test_bytes_bound_a_plan_too_and_there_is_always_one_event(tmp_path):
     async def act():
         async with cluster_of(tmp_path) as cluster, client_of(cluster) as client:

@@ -24,18 +24,17 @@ def write_entries(place: ArchivePlace, entries: pa.Table, *, of: TableIdentity, 
         ArchiveUnreachable: the place does not answer.
     """
     told = {"entries": _FORM, **asdict(of), "as_of": as_of}
-    if _check(place, told):
-        return
-    place.make()
-    try:
-        with place.reached():
-            write_deltalake(place.address, entries, name=of.cache, description=json.dumps(told))
-    except DeltaError as error:
-        if _check(place, told):  # of two at once, one makes it
-            return
-        raise ArchiveRefused(path=place.address, why=str(error)) from error
-    made = DeltaTable(place.address)
-    place.settle("", sorted(pa.table(made.get_add_actions()).column("path").to_pylist()))
+    if not _check(place, told):
+        place.make()
+        try:
+            with place.reached():
+                write_deltalake(place.address, entries, name=of.cache, description=json.dumps(told))
+        except DeltaError as error:
+            if not _check(place, told):  # of two at once, one makes it
+                raise ArchiveRefused(path=place.address, why=str(error)) from error
+    with place.reached():
+        paths = pa.table(DeltaTable(place.address).get_add_actions()).column("path").to_pylist()
+    place.settle("", sorted(paths))
     place.settle(_LOG, [f"{0:020}.json"])
 
 

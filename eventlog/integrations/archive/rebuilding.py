@@ -53,8 +53,8 @@ def rebuild(
     Done twice, or killed and done again, each entry is written once.
     An entry that was written before the archive's beginning, and not since, is not in it.
     The cache has the formats and the schema of the other one, and the events that make its entries have their old versions as a header,
-    `VERSION_HEADER`; lifespans are not in an archive. The table has columns `segment`,
-    `key`, `value`, `version` and `time`. With `verify` the entries are compared with the cache's, in those that have not changed since.
+    `VERSION_HEADER`; lifespans are not in an archive. The table has columns `segment`, `key`, `value`, `version` and `time`.
+    With `verify` the entries are compared with the cache's, in those that have not changed since.
 
     Raises:
         CacheExists: `into` has entries that are not of an earlier try.

@@ -107,7 +107,7 @@ class TakeOver:
         led = self._core.leads[segments]
         try:
             async with asyncio.timeout(wait_ms / 1000):
-                while (~self.serving[segments] & ~(led & ~self._core.leads[segments])).any():
+                while not (self.serving[segments] | (led & ~self._core.leads[segments])).all():
                     await self._changed.wait()
                     led |= self._core.leads[segments]
         except TimeoutError:

@@ -103,6 +103,6 @@ def test_nothing_is_merged_with_what_is_damaged_and_one_merges_at_a_time(client:
     path.write_bytes(data)
     archives.compact(tmp_path / "a", older_than_ms=0)
     files = table.files()
-    with pytest.raises(ArchiveRefused, match="somebody else"):
+    with pytest.raises(ArchiveRefused, match="another process"):
         table.replace(files[:2], [])
     assert archives.open(tmp_path / "a").verify().events == 600

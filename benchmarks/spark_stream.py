@@ -48,14 +48,14 @@ def streams(address: Address, directory: Path, seconds: float) -> dict[str, Any]
     spark = session(directory)
     ours = spark.readStream.format("eventlog").options(servers=address.text, cache="c", partitions=str(PARTITIONS)).load()
     try:
+        found: dict[str, Any] = {"idle": _idle(ours, directory)}  # first: what processes of earlier queries took would get lost
         writing = Process(target=write, args=(address, WARM_S + seconds), daemon=True)
         writing.start()
-        found: dict[str, Any] = {"ours": _durations(ours, directory, seconds)}
+        found["ours"] = _durations(ours, directory, seconds)
         writing.join()
         rows = max(1, round(median(count for count, _ in found["ours"])))
         made = spark.readStream.format("rate-micro-batch").options(rowsPerBatch=str(rows), numPartitions=str(PARTITIONS)).load()
         found["bare"] = _durations(made, directory, seconds)
-        found["idle"] = _idle(ours, directory)
         return found
     finally:
         spark.stop()
@@ -89,6 +89,7 @@ def _idle(frame: Any, directory: Path) -> float:
     time.sleep(IDLE_S)
     cores = (tree_seconds(os.getpid()) - before) / IDLE_S
     query.stop()
+    assert cores > 0, "a process has ended meanwhile, and its CPU is lost"
     return cores
 
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 CACHE = click.argument("cache_name", metavar="CACHE")
 CONF = click.option("--conf", multiple=True, metavar="NAME=VALUE", help="A setting of Spark's; may be given again.")
 DIFFERENCES_SHOWN = 20
-LOADED = ("parquet", "csv", "json")
+LOADED = ("parquet", "avro", "csv", "json")
 ROUND_EVENTS = 5_000_000
 VACUUM_MS_MIN = 24 * 3_600_000
 
@@ -365,11 +365,12 @@ def _tell_rollup(path: str, into: str | None, done: "RolledUp", took: _Took) -> 
 def load(files: Sequence[str], *, master: str, conf: Sequence[str], **options: Any) -> None:
     """Write the rows of files into a cache, by tasks of Spark: the row is the value.
 
-    FILE is a file, a pattern, a folder or a Delta table, of Parquet, CSV with names of fields, or lines of JSON, plain or packed, which
-    all hosts of Spark reach by the same path. Each file is written as a whole at its end or not at all, one after the other, its rows in
-    their order. With --txn a run that was ended is run again, and writes the files that are missing, for 30 days.
+    FILE is a file, a pattern, a folder or a Delta table, here or in an object store, of Parquet, Avro, CSV with names of fields, or lines
+    of JSON, the last two plain or packed. All hosts of Spark reach it by the same path. Each file is written as a whole at its end or not
+    at all, one after the other, its rows in their order. With --txn a run that was ended is run again, and writes the files that are
+    missing, for 30 days.
 
-    Needs PySpark; eventlog load needs none, and reads Avro and standard input as well.
+    Needs PySpark; eventlog load needs none, and reads standard input as well.
     """
     options |= {"format": options["format"] or "", "rate": options["rate"] or 0}
     took = _Took()

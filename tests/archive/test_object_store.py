@@ -10,16 +10,20 @@ from pathlib import Path
 from typing import Any
 
 import boto3
+import deltalake
+import pyarrow as pa
 import pytest
 
 from eventlog import blocking
-from eventlog.errors import ArchiveDamaged, ArchiveRefused, ArchiveTaken, ArchiveUnreachable, EventLogError
+from eventlog.errors import ArchiveDamaged, ArchiveRefused, ArchiveTaken, ArchiveUnreachable, EventLogError, InvalidArgument
 from eventlog.integrations import archive as archives
 from eventlog.integrations.archive.columns import columns_of
 from eventlog.integrations.archive.place import place_of
 from eventlog.integrations.archive.ranges import Range
 from eventlog.integrations.archive.rounds import write_range
 from eventlog.integrations.archive.table import ArchiveTable, Round, identity_of
+from eventlog.integrations.spark.file_rows import pieces_of, writes_of
+from eventlog.integrations.spark.loading import LoadShape, load_files
 from tests.archive.s3 import free_port, s3_server
 from tests.process.module_node import SEGMENTS
 from tests.process.nodes import NodeProcess
@@ -214,3 +218,23 @@ def test_the_commands_take_an_address(cache: blocking.Cache, node: NodeProcess, 
     refused = told("pipeline", "archive", cache.name, "--to", "ftp://host/a")
     assert (refused.returncode, refused.stderr.count("\n")) == (1, 1), refused.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+def test_files_to_load_are_found_and_read_in_a_store(store: Any, address: str) -> None:
+    folder = address.partition(f"{BUCKET}/")[2]
+    for name, text in (("a.csv", "id,n\n1,2\n"), ("day=7/b.jsonl", '{"id": "2"}\n{"id": "3"}\n'), ("_c.csv", "id\n9\n")):
+        store.put_object(Bucket=BUCKET, Key=f"{folder}/{name}", Body=text.encode())
+    deltalake.write_deltalake(f"{address}/table", pa.table({"id": ["4"], "shop": ["x y"]}), partition_by=["shop"])
+
+    def values_at(path: str, form: str = "") -> list[Any]:
+        shape = LoadShape(key="id")
+        pieces = [piece for file in load_files([path], form=form) for piece in pieces_of(file, nbytes=10)]
+        return [row["value"] for piece in pieces for batch in writes_of(piece, shape) for row in batch.to_pylist()]
+
+    assert values_at(f"{address}/a.csv") == values_at(f"{address}/a*.csv") == [{"id": "1", "n": "2"}]
+    assert values_at(f"{address}/day=7") == ['{"id": "2"}', '{"id": "3"}']
+    assert values_at(f"{address}/table") == [{"id": "4", "shop": "x y"}]
+    assert [file.path for file in load_files([f"{address}/"], form="csv")][:2] == [f"{address}/a.csv", f"{address}/day=7/b.jsonl"]
+    for path in (f"{address}/none.csv", f"{address}/none*.csv", f"{address}/none"):
+        with pytest.raises(InvalidArgument, match="there is no file"):
+            load_files([path])

@@ -8,18 +8,18 @@ from pathlib import Path
 from typing import Any
 
 import deltalake
+import fastavro
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from eventlog import blocking
-from eventlog.errors import InvalidArgument
+from eventlog.errors import ArchiveRefused, InvalidArgument
 from eventlog.integrations.spark import pipelines
-from eventlog.integrations.spark.loading import LoadFile, LoadShape, load_files
+from eventlog.integrations.spark.loading import LoadShape, load_files
 from tests.process.nodes import NodeProcess
 
 pytestmark = [pytest.mark.process, pytest.mark.spark, pytest.mark.timeout(300)]
-PARTS = "spark.sql.files.maxPartitionBytes"
 ODD = 'a "quoted", line\nand {another} ä'
 
 
@@ -46,6 +46,10 @@ def write(path: Path, rows: list[dict[str, Any]]) -> Path:
             writer = csv.DictWriter(file, rows[0])
             writer.writeheader()
             writer.writerows(rows)
+    elif path.suffix == ".avro":
+        fields = [{"name": name, "type": {int: "long"}.get(type(value), "string")} for name, value in rows[0].items()]
+        with path.open("wb") as file:
+            fastavro.writer(file, {"type": "record", "name": "Row", "fields": fields}, rows)
     else:
         path.write_text("".join(json.dumps(row) + "\n" for row in rows) + "\n")
     return path
@@ -60,18 +64,13 @@ def load(spark: Any, node: NodeProcess, files: list[Path], cache: str, **options
     return pipelines.load(spark, files, into=cache, servers=node.address, key="id", **removing | options)
 
 
-@pytest.mark.parametrize("form", ["parquet", "csv", "jsonl"])
+@pytest.mark.parametrize("form", ["parquet", "csv", "jsonl", "avro"])
 def test_rows_of_each_format_are_values_in_their_order(
     spark: Any, node: NodeProcess, client: blocking.Client, tmp_path: Path, form: str
 ) -> None:
     cache, rows = client.create_cache(f"of-{form}"), rows_of(300)
-    odd = "" if form == "csv" else "[x]"
-    files = [write(tmp_path / f"{number}{odd} ä.{form}", rows[number * 100 : number * 100 + 100]) for number in range(3)]
-    spark.conf.set(PARTS, "1000")  # so that several tasks have parts of a file
-    try:
-        done = load(spark, node, files, cache.name)
-    finally:
-        spark.conf.unset(PARTS)
+    files = [write(tmp_path / f"{number}[x] ä.{form}", rows[number * 100 : number * 100 + 100]) for number in range(3)]
+    done = load(spark, node, files, cache.name, piece_bytes=1_000)  # so that several tasks have parts of a file
     assert (done["rows"], done["files"], done["files_before"]) == (300, 3, 0)
     assert values_of(cache) == replayed(rows, as_text=form == "csv")
     numbers: dict[str, list[int]] = {}
@@ -111,15 +110,11 @@ def test_a_delta_table_is_loaded_file_by_file_with_its_partitions(
     assert cache.size() == 101
 
 
-def test_a_rate_is_kept_by_one_task_and_spark_is_left_as_it_was(
-    spark: Any, node: NodeProcess, client: blocking.Client, tmp_path: Path
-) -> None:
+def test_files_are_loaded_at_a_rate(spark: Any, node: NodeProcess, client: blocking.Client, tmp_path: Path) -> None:
     client.create_cache("paced")
-    before = spark.conf.get(PARTS)
     rows = [{"id": f"k{n}", "n": n, "op": "A"} for n in range(300)]
-    assert load(spark, node, [write(tmp_path / "a.parquet", rows)], "paced", rate=1_000)["rows"] == 300
-    assert spark.conf.get(PARTS) == before
-    assert spark.conf.get("spark.sql.files.minPartitionNum", None) is None
+    files = [write(tmp_path / "a.parquet", rows), write(tmp_path / "b.jsonl", rows)]
+    assert load(spark, node, files, "paced", rate=1_000, piece_bytes=100)["rows"] == 600
 
 
 def test_what_cannot_be_loaded_is_named_and_nothing_of_its_file_is_there(
@@ -152,24 +147,21 @@ def test_files_are_found_by_paths_patterns_and_folders(tmp_path: Path) -> None:
 
     assert names("") == [("a.csv.gz", "csv"), ("b.csv", "csv"), ("deep/c.json", "json")]
     assert names("b.csv", "*.csv*") == [("b.csv", "csv"), (".e.csv", "csv"), ("a.csv.gz", "csv")]
-    assert load_files(["s3://bucket/x", "s3://bucket/y.parquet"], form="parquet")[1].pattern == "s3://bucket/y.parquet"
-    assert LoadFile(path="/a[1].csv", form="csv").pattern == "file:///a\\[1\\].csv"
     (tmp_path / "f[1].csv").touch()
-    for path, why in (
-        (f"{tmp_path}/f[1].csv", "for a pattern"),
-        ("none.csv", "there is no file"),
-        ("s3://b/x.avro", "Avro is read by eventlog load"),
-        ("s3://b/x", "does not say"),
-    ):
+    assert names("f[1].csv") == [("f[1].csv", "csv")]
+    (tmp_path / "odd").touch()
+    for path, why in (("none.csv", "there is no file"), (f"{tmp_path}/odd", "does not say")):
         with pytest.raises(InvalidArgument, match=why):
             load_files([path])
+    with pytest.raises(ArchiveRefused, match="address of an object store"):
+        load_files(["hdfs://host/x.csv"])
 
 
 def test_lines_and_columns_become_the_same_writes() -> None:
     rows = [{"k": 1, "v": None, "op": "D"}, {"k": 2, "v": 1.5, "op": "A"}, {"k": 3, "v": 2.0, "op": "d"}]
-    columns = LoadShape(key="k", operation="op", removals=("D",)).rows(pa.RecordBatch.from_pylist(rows)).to_pylist()
-    lines = pa.RecordBatch.from_pylist([{"value": json.dumps(row)} for row in rows] + [{"value": " "}])
-    found = LoadShape(key="k", operation="op", removals=("D",), is_lines=True).rows(lines).to_pylist()
+    shape = LoadShape(key="k", operation="op", removals=("D",))
+    columns = shape.of_columns(pa.RecordBatch.from_pylist(rows)).to_pylist()
+    found = shape.of_lines([*map(json.dumps, rows), " "]).to_pylist()
     assert [row | {"value": json.loads(row["value"])} for row in found] == columns
     assert [(row["key"], row["removes"]) for row in columns] == [("1", True), ("2", False), ("3", False)]
 

@@ -3,50 +3,19 @@
 And rows of other files as values of an Avro cache.
 """
 
-import io
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import IO, Any, cast
+from typing import Any
 
-import fastavro
 import msgspec
-from fastavro.read import BLOCK_READERS, LOGICAL_READERS
+from fastavro.read import LOGICAL_READERS
 
+from eventlog.client.avro_files import AvroFile
 from eventlog.client.formats import avro_format
-from eventlog.limits import VALUE_BYTES_CAP
 from eventlog.schema.strict_json import Misfit
 from eventlog_cli.loading.rows import RowBatch, RowRefused, RowShape, Unreadable, type_name
 from eventlog_cli.loading.source import Damaged, Input
-
-
-class _File:
-    """A stream as fastavro wants it: a read returns as much as asked for, fewer only at the end."""
-
-    def __init__(self, stream: Input) -> None:
-        self._stream = stream
-
-    def read(self, size: int) -> bytes:
-        if size > VALUE_BYTES_CAP:
-            raise Damaged(f"the file is damaged: it claims a block of {size} bytes")
-        parts: list[bytes] = []
-        while size > 0 and (data := self._stream.read(size)):
-            parts.append(data)
-            size -= len(data)
-        return b"".join(parts)
-
-
-def _read_zstandard(file: IO[bytes]) -> io.BytesIO:
-    """Return a block, plain: before it stands its size as a zigzag varint. fastavro would want another library for it."""
-    import pyarrow as pa  # noqa: PLC0415 - 200 ms that other files need not pay
-
-    size = 0
-    for shift in range(0, 64, 7):
-        byte = file.read(1)[0]
-        size |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            break
-    return io.BytesIO(pa.CompressedInputStream(pa.BufferReader(file.read(size >> 1)), "zstd").read())
 
 
 def _read_or_refuse(read: Callable[..., Any]) -> Callable[..., Any]:
@@ -70,9 +39,6 @@ def _refusing() -> Iterator[None]:
         yield
     finally:
         LOGICAL_READERS.update(kept)
-
-
-BLOCK_READERS["zstandard"] = _read_zstandard
 
 
 class Avro:
@@ -108,7 +74,7 @@ class Avro:
         """Yield records, and as the last thing `Damaged` if the file is."""
         try:
             with _refusing():
-                yield from fastavro.reader(cast("IO[bytes]", _File(self._stream)))
+                yield from AvroFile(self._stream.read)
         except Damaged as damage:
             yield damage
         except Exception as error:  # noqa: BLE001 - foreign bytes make fastavro raise any of a dozen types; all mean the same

@@ -66,30 +66,31 @@ def is_table(given: Any) -> bool:
 
 
 def column_items(column: Any) -> list[Any]:
-    """Return a column as Python's own values.
+    """Return a column as Python's own values, a map as a dict.
 
     Raises:
         pyarrow.ArrowInvalid, ValueError, OverflowError: it holds what Python has no value for: a year beyond 9999, half a microsecond.
+        KeyError: a map has a key twice.
     """
-    kind = _in_microseconds(column.type)
-    found: list[Any] = (column if kind is column.type else column.cast(kind)).to_pylist()
+    kind = _as_json_has_it(column.type)
+    found: list[Any] = (column if kind is column.type else column.cast(kind)).to_pylist(maps_as_pydicts="strict")
     return found
 
 
-def _in_microseconds(kind: pa.DataType) -> pa.DataType:
-    """Return a type without nanoseconds, at any depth; the same object where it has none."""
+def _as_json_has_it(kind: pa.DataType) -> pa.DataType:
+    """Return a type without nanoseconds, with text for the keys of maps, at any depth; the same object where nothing changes."""
     types = pa.types
     found = _NANOSECONDS.get(kind, kind)
     if types.is_timestamp(kind) and kind.unit == "ns":
         found = pa.timestamp("us", kind.tz)
     elif types.is_struct(kind):
-        found = pa.struct([field.with_type(_in_microseconds(field.type)) for field in kind])
+        found = pa.struct([field.with_type(_as_json_has_it(field.type)) for field in kind])
     elif types.is_map(kind):
-        found = pa.map_(kind.key_type, _in_microseconds(kind.item_type))
-    elif types.is_dictionary(kind) and _in_microseconds(kind.value_type) is not kind.value_type:
-        found = _in_microseconds(kind.value_type)
+        found = pa.map_(pa.string(), _as_json_has_it(kind.item_type))
+    elif types.is_dictionary(kind) and _as_json_has_it(kind.value_type) is not kind.value_type:
+        found = _as_json_has_it(kind.value_type)
     elif types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
-        item = _in_microseconds(kind.value_type)
+        item = _as_json_has_it(kind.value_type)
         found = kind if item is kind.value_type else pa.large_list(item)
     return kind if found.equals(kind) else found
 

@@ -116,8 +116,8 @@ def _avro_values(column: Any, keys: list[bytes], found: list[Any] | None, *, for
 def _objects(column: Any, name: str) -> list[Any]:
     try:
         found: list[Any] = arrow_module().column_items(column)
-    except (ValueError, OverflowError) as error:  # of pyarrow, too
-        raise InvalidArgument(why=f"column {name!r} holds what Python has no value for: {error}") from error
+    except (ValueError, OverflowError, KeyError) as error:  # of pyarrow, too
+        raise InvalidArgument(why=f"column {name!r} holds what Python has no value for: {error.args[0]}") from error
     return found
 
 

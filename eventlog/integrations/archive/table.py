@@ -9,8 +9,9 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from pathlib import Path
+from operator import itemgetter
 from typing import Any, Final
+from urllib.parse import unquote
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction
@@ -301,16 +302,22 @@ class ArchiveTable:
             return self._delta.to_pyarrow_dataset(filesystem=self.place.files)
 
 
-def delta_files(folder: Path) -> list[str]:
-    """Return the files of any Delta table, as paths below its folder, in their order.
+def delta_files(address: str) -> list[tuple[str, tuple[tuple[str, Any], ...]]]:
+    """Return the files of any Delta table: their paths below it, in their order, and the columns that the table says of each.
 
     Raises:
-        InvalidArgument: it has rows that are taken out of files by lists beside them, which who reads files does not see.
+        InvalidArgument: what reads its files alone does not see the table: rows are taken out by lists beside them, or columns have
+            other names there.
     """
-    table = DeltaTable(str(folder))
+    table = DeltaTable(address)
     if "deletionVectors" in (table.protocol().reader_features or []):
-        raise InvalidArgument(why=f"the table {folder} has deletion vectors: purge them first")
-    return sorted(pa.table(table.get_add_actions()).column("path").to_pylist())
+        raise InvalidArgument(why=f"the table {address} has deletion vectors: purge them first")
+    if table.metadata().configuration.get("delta.columnMapping.mode", "none") != "none":
+        raise InvalidArgument(why=f"the table {address} maps the names of its columns: write it anew without column mapping")
+    added = pa.table(table.get_add_actions())
+    paths, has_columns = [unquote(path) for path in added.column("path").to_pylist()], "partition" in added.schema.names
+    columns = [tuple(row.items()) for row in added.column("partition")] if has_columns else [()] * len(paths)
+    return sorted(zip(paths, columns, strict=True), key=itemgetter(0))
 
 
 def _added(part: NewFile, *, is_new: bool) -> AddAction:

@@ -1,43 +1,52 @@
-"""Which files are loaded into a cache, and which writes their rows become. Pure, but for a look at folders."""
+"""Which files are loaded into a cache, which parts of them a task reads, and which writes their rows become.
 
+What lies in an object store is reached as an archive there is.
+"""
+
+import fnmatch
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, Final
+from urllib.parse import unquote
 
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyarrow.fs import FileSelector, FileType
 
 from eventlog.errors import InvalidArgument
+from eventlog.integrations.archive.place import ArchivePlace, place_of
 from eventlog.integrations.archive.table import delta_files
 
-FORMATS: Final = ("parquet", "csv", "json")
-_SUFFIXES: Final = {"parquet": "parquet", "csv": "csv", "json": "json", "jsonl": "json", "ndjson": "json"}
+FORMATS: Final = ("parquet", "csv", "json", "avro")
+_SUFFIXES: Final = {name: name for name in FORMATS} | {"jsonl": "json", "ndjson": "json"}
 _PACKED: Final = {"gz", "bz2", "zst"}
-_SPECIAL: Final = re.compile(r"([\[\]{}*?\\])")
+_PATTERN: Final = re.compile(r"[*?\[]")
+_NUMBER: Final = re.compile(r"0|-?[1-9][0-9]{0,17}")
+_NO_VALUE: Final = "__HIVE_DEFAULT_PARTITION__"
 _ROWS: Final = pa.schema([("key", pa.string()), ("value", pa.string()), ("removes", pa.bool_())])
 _LINE_SHOWN: Final = 60
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadFile:
-    """A file, or the address of something that Spark reads as one. `root` is the folder whose names of folders are columns, or ""."""
+    """A file: its path or address, its format, and the columns that all its rows have beside those in it."""
 
     path: str
     form: str
-    root: str = ""
-
-    @property
-    def pattern(self) -> str:
-        """The path as Spark is to be given it, where some characters have a meaning."""
-        return self.path if "://" in self.path else "file://" + _SPECIAL.sub(r"\\\1", self.path)
+    beside: tuple[tuple[str, Any], ...] = ()
 
     def transaction(self, name: str) -> str:
         """Return the name of the transaction of this file in a load of some name: another one for each file."""
         return f"load/{name}/{hashlib.sha256(self.path.encode()).hexdigest()[:32]}"
+
+    @property
+    def is_packed(self) -> bool:
+        """Whether it is packed as a whole, as its name says."""
+        return self.path.rpartition(".")[2].lower() in _PACKED
 
 
 def load_files(paths: Sequence[str | Path], *, form: str = "") -> list[LoadFile]:
@@ -45,29 +54,79 @@ def load_files(paths: Sequence[str | Path], *, form: str = "") -> list[LoadFile]
 
     Raises:
         InvalidArgument: nothing is there, or nobody says which format it has.
+        ArchiveRefused: the address is of no object store that is known.
+        ArchiveUnreachable: the object store does not answer.
     """
     found: dict[str, LoadFile] = {}
     for path in map(str, paths):
-        some = [LoadFile(path=path, form=_form_of(path, form))] if "://" in path else _local_files(path, form)
+        some = list(_stored_files(path.rstrip("/"), form) if "://" in path else _local_files(path, form))
         if not some:
             raise InvalidArgument(why=f"there is no file {path}")
         for file in some:
-            if file.form == "csv" and "://" not in file.path and _SPECIAL.search(file.path):
-                raise InvalidArgument(why=f"Spark takes {file.path} for a pattern when it reads CSV: give it a name without []{{}}*?")
             found.setdefault(file.path, file)
     return list(found.values())
 
 
-def _local_files(path: str, form: str) -> list[LoadFile]:
+def _local_files(path: str, form: str) -> Iterator[LoadFile]:
     place = Path(path).absolute()
-    if place.is_dir():
-        if (place / "_delta_log").is_dir():
-            return [LoadFile(path=str(place / file), form="parquet", root=str(place)) for file in delta_files(place)]
-        inside = [one for one in sorted(place.rglob("*")) if one.is_file()]
-        shown = [one for one in inside if not any(part.startswith(("_", ".")) for part in one.relative_to(place).parts)]
-        return [LoadFile(path=str(one), form=_form_of(str(one), form), root=str(place)) for one in shown]
-    named = [str(place)] if place.is_file() else sorted(map(str, Path(place.anchor).glob(str(place.relative_to(place.anchor)))))
-    return [LoadFile(path=one, form=_form_of(one, form)) for one in named if Path(one).is_file()]
+    if not place.is_dir():
+        named = [place] if place.is_file() else sorted(Path(place.anchor).glob(str(place.relative_to(place.anchor))))
+        yield from (LoadFile(path=str(one), form=_form_of(str(one), form)) for one in named if one.is_file())
+    elif (place / "_delta_log").is_dir():
+        yield from _table_files(str(place))
+    else:
+        inside = sorted(one.relative_to(place).as_posix() for one in place.rglob("*") if one.is_file())
+        yield from _files_below(str(place), inside, form)
+
+
+def stored_at(address: str) -> tuple[ArchivePlace, str]:
+    """Return the bucket of an address in an object store, and the name in it: of names, unlike addresses, `%20` is a part as it is."""
+    store, _, rest = address.partition("://")
+    bucket, _, name = rest.partition("/")
+    return place_of(f"{store}://{bucket}"), name
+
+
+def _stored_files(address: str, form: str) -> Iterator[LoadFile]:
+    """Yield what an address in an object store names: a pattern is of files in one folder."""
+    bucket, name = stored_at(address)
+    with bucket.reached():
+        if _PATTERN.search(name):
+            folder = name.rpartition("/")[0]
+            there = _names(bucket, FileSelector(folder, allow_not_found=True))
+            paths = [f"{bucket.address}/{one}" for one in there if fnmatch.fnmatchcase(one, name)]
+            yield from (LoadFile(path=path, form=_form_of(path, form)) for path in paths)
+        elif name and bucket.files.get_file_info(name).type == FileType.File:
+            yield LoadFile(path=address, form=_form_of(address, form))
+        else:
+            there = _names(bucket, FileSelector(name, recursive=True, allow_not_found=True))
+            names = [one[len(name) :].lstrip("/") for one in there]
+            is_table = any(one.startswith("_delta_log/") for one in names)
+            yield from _table_files(address) if is_table else _files_below(address, names, form)
+
+
+def _names(bucket: ArchivePlace, selected: FileSelector) -> list[str]:
+    return sorted(one.path for one in bucket.files.get_file_info(selected) if one.type == FileType.File)
+
+
+def _table_files(root: str) -> Iterator[LoadFile]:
+    return (LoadFile(path=f"{root}/{path}", form="parquet", beside=beside) for path, beside in delta_files(root))
+
+
+def _files_below(root: str, names: Sequence[str], form: str) -> Iterator[LoadFile]:
+    """Yield the files of a folder, without those that a `_` or `.` hides. Folders like `shop=north` are columns."""
+    for name in names:
+        parts = PurePosixPath(name).parts
+        if not any(part.startswith(("_", ".")) for part in parts):
+            beside = tuple(_column(part) for part in parts[:-1] if "=" in part)
+            yield LoadFile(path=f"{root}/{name}", form=_form_of(name, form), beside=beside)
+
+
+def _column(folder: str) -> tuple[str, Any]:
+    """Return the column that a folder's name is. What is in a file does not depend on what lies beside it, so a name is looked at alone."""
+    name, _, text = folder.partition("=")
+    if text == _NO_VALUE:
+        return name, pa.scalar(None, pa.string())
+    return name, pa.scalar(int(text)) if _NUMBER.fullmatch(text) else pa.scalar(unquote(text))
 
 
 def _form_of(path: str, form: str) -> str:
@@ -75,8 +134,8 @@ def _form_of(path: str, form: str) -> str:
     suffixes = [suffix for suffix in path.rpartition("/")[2].lower().split(".")[1:] if suffix not in _PACKED]
     found = form or (_SUFFIXES.get(suffixes[-1], "") if suffixes else "")
     if not found:
-        hint = ": Avro is read by eventlog load" if suffixes[-1:] == ["avro"] else f": say it as format, one of {', '.join(FORMATS)}"
-        raise InvalidArgument(why=f"the name of {path} does not say which format it has{hint}")
+        why = f"the name of {path} does not say which format it has: say it as format, one of {', '.join(FORMATS)}"
+        raise InvalidArgument(why=why)
     return found
 
 
@@ -84,29 +143,18 @@ def _form_of(path: str, form: str) -> str:
 class LoadShape:
     """The field `key` is the key, and the row the value, without the field `operation`, which removes the key where it is among `removals`.
 
-    Rows are columns, or with `is_lines` lines of JSON in the only one.
+    What becomes of rows are the columns `key`, `value` and `removes`.
     """
 
     key: str
     operation: str = ""
     removals: tuple[str, ...] = ()
-    is_lines: bool = False
 
-    def check(self, names: Sequence[str]) -> None:
-        """Raise InvalidArgument where a field is not among columns."""
-        missing = [name for name in (self.key, self.operation) if name and name not in names]
-        if missing and not self.is_lines:
-            raise InvalidArgument(why=f"there is no column {missing[0]!r} among {', '.join(names)}")
-
-    def rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return rows as the columns `key`, `value` and `removes`.
-
-        Raises:
-            InvalidArgument: a line is no object of JSON, or lacks a field.
-        """
-        return self._of_lines(batch.column(0).to_pylist()) if self.is_lines else self._of_columns(batch)
-
-    def _of_columns(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def of_columns(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return what becomes of rows with a column for each field. Raises InvalidArgument where there is no such column."""
+        missing = [name for name in (self.key, self.operation) if name and name not in batch.schema.names]
+        if missing:
+            raise InvalidArgument(why=f"there is no column {missing[0]!r} among {', '.join(batch.schema.names)}")
         names = [name for name in batch.schema.names if name != self.operation]
         values = pa.StructArray.from_arrays([batch.column(name) for name in names], names=names)
         keys = batch.column(self.key)
@@ -118,9 +166,13 @@ class LoadShape:
             removes = pa.repeat(pa.scalar(value=False), len(batch))
         return pa.RecordBatch.from_arrays([keys, values, removes], names=["key", "value", "removes"])
 
-    def _of_lines(self, lines: Sequence[str | None]) -> pa.RecordBatch:
+    def of_lines(self, lines: Sequence[str | None]) -> pa.RecordBatch:
+        """Return what becomes of lines of JSON. Raises InvalidArgument where one is no object, or lacks a field."""
         rows = [self._of_line(line) for line in lines if line and not line.isspace()]
-        return pa.RecordBatch.from_pylist([dict(zip(_ROWS.names, row, strict=True)) for row in rows], schema=_ROWS)
+        columns = zip(*rows, strict=True) if rows else ((), (), ())
+        return pa.RecordBatch.from_arrays(
+            [pa.array(column, field.type) for column, field in zip(columns, _ROWS, strict=True)], schema=_ROWS
+        )
 
     def _of_line(self, line: str) -> tuple[str, str, bool]:
         try:
@@ -131,7 +183,7 @@ class LoadShape:
         if isinstance(key, bool) or not isinstance(key, str | int):
             raise InvalidArgument(why=f"the field {self.key!r} is no text and no whole number: {line[:_LINE_SHOWN]}")
         if not self.operation:
-            return str(key), line, False
+            return str(key), line.rstrip(), False
         if self.operation not in row:
             raise InvalidArgument(why=f"there is no field {self.operation!r}: {line[:_LINE_SHOWN]}")
         removes = str(row.pop(self.operation)) in self.removals

@@ -3,18 +3,17 @@
 import json
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
+from itertools import groupby
 from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
 from py4j.protocol import Py4JError
-from pyspark import TaskContext
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
-from eventlog.errors import InvalidArgument
+from eventlog.errors import BadValue, InvalidArgument, TooLarge
 from eventlog.integrations.archive.place import ArchivePlace, place_of
 from eventlog.integrations.archive.ranges import Range
 from eventlog.integrations.archive.rounds import Made, Run, write_range
@@ -23,6 +22,7 @@ from eventlog.integrations.rollup.rolling import Job, count_piece
 from eventlog.integrations.rollup.rolling import Run as Count
 from eventlog.integrations.rollup.rolling import rollup as rollup_here
 from eventlog.integrations.rollup.sources import RollupPiece
+from eventlog.integrations.spark.file_rows import PIECE_BYTES, FilePiece, pieces_of, writes_of
 from eventlog.integrations.spark.layout import Layout
 from eventlog.integrations.spark.loading import LoadFile, LoadShape, load_files
 from eventlog.integrations.spark.options import SinkOptions, SourceOptions
@@ -34,8 +34,8 @@ CONNECT: Final = "sc://"
 SPARK_ERRORS: Final = (PySparkException, Py4JError)
 _MADE = "made STRING"
 _COUNTED = "counted BINARY"
-_LAID = "task BIGINT, staged BINARY, events BIGINT"
-_WHOLE: Final = {"spark.sql.files.minPartitionNum": "1", "spark.sql.files.maxPartitionBytes": str(1 << 50)}
+_LAID = "piece BIGINT, staged BINARY, events BIGINT, why STRING"
+_PIECES_TOGETHER: Final = 64
 _ZONE: Final = "spark.sql.session.timeZone"
 _LOCAL: Final = {
     "spark.ui.enabled": "false",
@@ -148,23 +148,27 @@ def load(
     txn: str = "",
     rate: int = 0,
     format: str = "",
+    piece_bytes: int = PIECE_BYTES,
     client: dict[str, Any] | None = None,
     told: Callable[[LoadFile, int], None] = lambda _file, _rows: None,
 ) -> dict[str, Any]:
     """Write the rows of files into a cache, file by file, each of them as a whole or not at all, and its rows in their order.
 
     A row is the value, without the field `op`, which removes the key where it is one of `delete_values`; `key` is the field of its key.
-    `files` are paths, patterns, folders and Delta tables that the driver and all executors reach, of Parquet, CSV with names of fields, or
-    lines of JSON. By a name `txn` each file is written once for 30 days, however often it is loaded, so a second run writes what is
-    missing. With a `rate` one task reads a file, no more rows a second than that. `told` hears of each file, and how many rows of it
-    were written now.
+    `files` are paths, patterns, folders and Delta tables, or addresses in an object store, that the driver and all executors reach, of
+    Parquet, CSV with names of fields, lines of JSON, or Avro; tasks read them, `piece_bytes` each of Parquet and of JSON that is not
+    packed, and the others whole. By a name `txn` each file is written once for 30 days, however often it is loaded, so a second run writes
+    what is missing. With a `rate` files are read one after the other, no more rows a second than that. `told` hears of each file, and how
+    many rows of it were written now.
 
     Raises:
-        InvalidArgument: there is no such file, or a field is not in it; nothing of that file is written.
+        InvalidArgument: there is no such file, it cannot be read, or a row does not fit; nothing of that file is written.
         StageExpired: a file took longer than a day.
     """
     if bool(op) != bool(delete_values):
         raise InvalidArgument(why="op and delete_values need each other")
+    if piece_bytes < 1:
+        raise InvalidArgument(why="piece_bytes is at least 1")
     sink = SinkOptions(
         servers=tuple(part.strip() for part in servers.split(",")),
         cache=into,
@@ -173,54 +177,52 @@ def load(
         tasks=1 if rate else 0,
         client=client or {},
     )
+    shape = LoadShape(key=key, operation=op, removals=tuple(delete_values))
     cache, name, chosen = client_of(sink).cache(into), txn or str(uuid.uuid4()), load_files(files, form=format)
     rows = written = 0
-    with _one_task_a_file(spark) if rate else nullcontext():
-        for file in chosen:
-            shape = LoadShape(key=key, operation=op, removals=tuple(delete_values), is_lines=file.form == "json")
-            frame = _frame_of(spark, file)
-            shape.check(frame.columns)
-            laid = sorted(frame.mapInArrow(_laying(shape, sink), _LAID).collect(), key=lambda row: int(row.task))
-            is_new = not cache.publish(file.transaction(name), 0, [bytes(row.staged) for row in laid])
-            some = sum(row.events for row in laid) if is_new else 0
+    for together in _loaded_together(chosen, piece_bytes=piece_bytes, one_by_one=bool(rate)):
+        tasks = spark.range(0, len(together), 1, len(together)).mapInArrow(_laying(together, shape, sink), _LAID)
+        laid = sorted(tasks.collect(), key=lambda row: int(row.piece))
+        for file, of_file in groupby(laid, key=lambda row: together[row.piece].source):
+            parts = list(of_file)
+            refused = next((part.why for part in parts if part.why), "")
+            if refused:
+                raise InvalidArgument(why=refused)
+            is_new = not cache.publish(file.transaction(name), 0, [bytes(part.staged) for part in parts])
+            some = sum(part.events for part in parts) if is_new else 0
             rows, written = rows + some, written + is_new
             told(file, some)
     return {"pipeline": "load", "cache": into, "rows": rows, "files": written, "files_before": len(chosen) - written}
 
 
-def _frame_of(spark: SparkSession, file: LoadFile) -> DataFrame:
-    read = spark.read.option("basePath", f"file://{file.root}") if file.root else spark.read
-    if file.form == "parquet":
-        return read.parquet(file.pattern)
-    if file.form == "json":
-        return read.text(file.pattern, lineSep="\n").select("value")
-    return read.csv(file.pattern, header=True, multiLine=True, escape='"', mode="FAILFAST").na.fill("")
+def _loaded_together(files: Sequence[LoadFile], *, piece_bytes: int, one_by_one: bool) -> Iterator[list[FilePiece]]:
+    """Yield the pieces of files whose rows are laid ready at the same time, before those of the next are looked for."""
+    together: list[FilePiece] = []
+    for file in files:
+        together += pieces_of(file) if one_by_one else pieces_of(file, nbytes=piece_bytes)
+        if one_by_one or len(together) >= _PIECES_TOGETHER:
+            yield together
+            together = []
+    if together:
+        yield together
 
 
-@contextmanager
-def _one_task_a_file(spark: SparkSession) -> Iterator[None]:
-    """Have Spark cut no file into parts meanwhile."""
-    before = {name: spark.conf.get(name, None) for name in _WHOLE}
-    for name, value in _WHOLE.items():
-        spark.conf.set(name, value)
-    try:
-        yield
-    finally:
-        for name, found in before.items():
-            if found is None:
-                spark.conf.unset(name)
-            else:
-                spark.conf.set(name, found)
+def _laying(pieces: Sequence[FilePiece], shape: LoadShape, sink: SinkOptions) -> Any:
+    """Return what a task does: it lays the rows of pieces ready whose numbers it gets, or says why some of them do not fit.
 
-
-def _laying(shape: LoadShape, sink: SinkOptions) -> Any:
-    """Return what a task does: it lays its rows of a file ready."""
+    That is an answer, not an error, as a task that is done again would find the same.
+    """
 
     def act(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        context = TaskContext.get()
-        partition = 0 if context is None else context.partitionId()
-        stage = lay_ready(sink, Layout(removes="removes"), map(shape.rows, batches), partition=partition)
-        yield pa.RecordBatch.from_pydict({"task": [partition], "staged": [stage.staged()], "events": [stage.events]})
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                staged, events, why = b"", 0, ""
+                try:
+                    stage = lay_ready(sink, Layout(removes="removes"), writes_of(pieces[number], shape), partition=0)
+                    staged, events = stage.staged(), stage.events
+                except (InvalidArgument, BadValue, TooLarge) as error:
+                    why = f"{pieces[number].source.path}: {error}"
+                yield pa.RecordBatch.from_pydict({"piece": [number], "staged": [staged], "events": [events], "why": [why]})
 
     return act
 

@@ -95,6 +95,8 @@ def test_what_gives_no_table_is_refused(given: object, why: str) -> None:
         (pa.timestamp("ns", "UTC"), [1_000], b'"1970-01-01T00:00:00.000001Z"'),
         (pa.struct([("a", pa.list_(pa.timestamp("ns", "UTC")))]), [{"a": [1_000]}], b'{"a":["1970-01-01T00:00:00.000001Z"]}'),
         (pa.time64("ns"), [1_000], b'"00:00:00.000001"'),
+        (pa.map_(pa.string(), pa.timestamp("ns")), [[("a", 1_000), ("b", None)]], b'{"a":"1970-01-01T00:00:00.000001","b":null}'),
+        (pa.list_(pa.map_(pa.int32(), pa.map_(pa.string(), pa.int8()))), [[[(7, [("x", 1)])]]], b'[{"7":{"x":1}}]'),
         (pa.json_(), ['{"x": 1}'], b'{"x": 1}'),
         (pa.string_view(), ['{"x": 1}'], b'{"x": 1}'),
         (pa.binary_view(), [b"5"], b"5"),
@@ -120,6 +122,12 @@ def test_nanoseconds_that_would_be_lost_are_refused_by_name(kind: pa.DataType) -
     item = [("a", 1)] if pa.types.is_map(kind) else {"a": 1} if pa.types.is_struct(kind) else 1
     with pytest.raises(InvalidArgument, match=r"column 'value' holds what Python has no value for: .*lose data"):
         arrow_columns(pa.table({"key": ["k"], "value": pa.array([item], kind)}), JSON, key="key", value="value")
+
+
+def test_a_map_with_a_key_twice_is_refused_by_name() -> None:
+    twice = pa.array([[("a", 1), ("a", 2)]], pa.map_(pa.string(), pa.int8()))
+    with pytest.raises(InvalidArgument, match=r"column 'value' holds .*duplicate key was 'a'"):
+        arrow_columns(pa.table({"key": ["k"], "value": twice}), JSON, key="key", value="value")
 
 
 def test_a_binary_key_that_is_no_text_is_refused_where_keys_are_text() -> None:

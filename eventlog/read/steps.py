@@ -254,15 +254,14 @@ class StepIndex:
 
 
 class LastEvents:
-    """Looks for an id behind which exactly `events` lie, up to `upto`; with `is_lowest` for the lowest such, which is an event's.
+    """Looks for an id behind which exactly `events` lie, up to `upto`.
 
     More than `events` lie behind `_low`, fewer behind `_high`; before anything is counted that is not known of `_low`, unless the caller
     knows it of `above`.
     """
 
-    def __init__(self, events: int, *, upto: int, above: int = -1, is_lowest: bool = False) -> None:
+    def __init__(self, events: int, *, upto: int, above: int = -1) -> None:
         self._events = events
-        self._is_lowest = is_lowest
         self._low, self._high = above, upto
         self.after: int | None = None if upto else 0
 
@@ -278,7 +277,7 @@ class LastEvents:
     def take(self, ids: Sequence[int], counts: Sequence[int]) -> None:
         """Take in how many events lie behind the ids that were asked for."""
         for id_, count in zip(ids, counts, strict=True):
-            if (count == self._events and not self._is_lowest) or (count <= self._events and id_ == 0):
+            if count == self._events or (count <= self._events and id_ == 0):
                 self.after = id_
                 return
             if count > self._events:

@@ -11,9 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable
+from pyspark.sql.types import LongType, StructField, StructType
 
 from eventlog import blocking
 from eventlog.errors import EventLogError
+from eventlog.integrations.spark.source import EventLogSource
 from tests.process.clusters import ClusterProcesses
 from tests.process.nodes import NodeProcess
 from tests.process.roads import Roads
@@ -298,6 +301,28 @@ def test_available_now_ends_while_others_write(spark: Any, node: NodeProcess, cl
         writing.join()
     assert batches.all == [event.id for event in cache.events()][: len(batches.all)]
     assert len(batches.all) >= 1_000
+
+
+def test_an_idle_stream_is_woken_and_told_what_is_wrong(node: NodeProcess, client: blocking.Client) -> None:
+    cache = client.create_cache("still")
+    cache.put("k", 0)
+    options = {"servers": node.address, "cache": "still", "startingPosition": "latest", "maxWaitMs": "700"}
+    reader = EventLogSource(options).streamReader(StructType([StructField("id", LongType())]))
+    start = reader.initialOffset()
+    assert [reader.latestOffset(start, ReadAllAvailable()) for _ in range(3)] == [start] * 3
+    for value in (1, 2):
+        writing = threading.Timer(0.2, cache.put, ("k", value))
+        writing.start()
+        reached = reader.latestOffset(start, ReadAllAvailable())
+        writing.join()
+        if reached == start:  # the timer came late
+            reached = reader.latestOffset(start, ReadAllAvailable())
+        assert int(reached["id"]) == list(cache.events())[-1].id
+        assert [reader.latestOffset(reached, ReadAllAvailable()) for _ in range(2)] == [reached] * 2
+        start = reached
+    client.drop_cache("still")
+    with pytest.raises(EventLogError, match="still"):
+        reader.latestOffset(reached, ReadAllAvailable())
 
 
 def test_nothing_is_lost_or_repeated_when_the_node_that_is_read_from_is_killed(spark: Any, tmp_path: Path) -> None:

@@ -483,6 +483,8 @@ class EventsStreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvaila
         super().__init__(options, shape)
         self._initial: dict[str, Any] | None = None
         self._target: int | None = None
+        self._planned: Plan | None = None
+        self._is_idle = False
         self._losses = Losses()
         self._reported: dict[str, Any] | None = None
 
@@ -512,11 +514,15 @@ class EventsStreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvaila
             "max_bytes": limit.max_bytes if isinstance(limit, ReadMaxBytes) else 0,
         }
         deadline = time.monotonic() + (0 if self._target is not None else self._options.max_wait_ms / 1000)
+        if self._is_idle and self._is_still(after, deadline):
+            return start
         while True:
-            plan = self._plan(after, upto=self._target, **limits)
-            if plan.events or time.monotonic() >= deadline:
-                return self._offset(plan.upto) if plan.events else start
-            self._wait_for_more(after, deadline)
+            plan = self._planned = self._plan(after, upto=self._target, **limits)
+            self._is_idle = not plan.events and self._target is None
+            if plan.events:
+                return self._offset(plan.upto)
+            if time.monotonic() >= deadline or self._is_still(after, deadline):
+                return start
 
     def _count_lost(self, after: int) -> None:
         """Take note of what retention has taken behind an id, where a query goes on without it."""
@@ -529,11 +535,13 @@ class EventsStreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvaila
             except EventsTrimmed as error:
                 self._losses.saw(after, error.lost)
 
-    def _wait_for_more(self, after: int, deadline: float) -> None:
-        """Return when something happens behind an id, or it is time: the node tells."""
+    def _is_still(self, after: int, deadline: float) -> bool:
+        """Return when something happens behind an id, which the node tells, or it is time: then True, if nothing is wrong."""
         left_ms = max(int((deadline - time.monotonic()) * 1000), 1)
         with suppress(EventLogError):  # the plan says what is wrong
             self._cache.poll(after, max_events=0, wait_ms=left_ms, segments=self._options.segments or None)
+            return time.monotonic() >= deadline
+        return False
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 -- Spark's name
         """Return the limit of a micro-batch, as the options have it."""
@@ -556,7 +564,10 @@ class EventsStreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvaila
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[RangePartition]:
         """Return what the tasks of a micro-batch read: the same for the same ends, whenever it is asked."""
-        return self._partitions(self._plan(self._id(start), upto=self._id(end)))
+        after, upto, plan = self._id(start), self._id(end), self._planned
+        if plan is None or (plan.after, plan.upto) != (after, upto):
+            plan = self._plan(after, upto=upto)
+        return self._partitions(plan)
 
     def commit(self, end: dict[str, Any]) -> None:
         """Take note that a micro-batch is done: nothing is kept for it."""

@@ -70,25 +70,21 @@ class ListenerLag:
         Raises:
             PrimariesMissing: some segments were counted by nobody in time.
         """
+        return (await self.counted(cache, ids, upto=upto, segments=segments, timeout_ms=timeout_ms)).behind
+
+    async def counted(
+        self, cache: CacheState, ids: Sequence[int], *, upto: int, segments: Sequence[int] = (), timeout_ms: int
+    ) -> "Counted":
+        """Return the same, and which event is the last. Raises PrimariesMissing."""
         question = Message(count_after=pb.CountAfter(cache_id=cache.cache_id, ids=ids, upto=upto))
         answer = partial(self.count_after, cache, question.count_after)
         told = await self._node.primaries.ask(question, answer, segments=segments, timeout_ms=timeout_ms)
         answers = [one.count_after_answer for one in told]
         events = np.sum([list(answer.events) for answer in answers], axis=0).tolist()
         nbytes = np.sum([list(answer.bytes) for answer in answers], axis=0).tolist()
-        return list(zip(events, nbytes, strict=True))
-
-    async def last_everywhere(self, cache: CacheState, *, upto: int, segments: Sequence[int] = (), timeout_ms: int) -> int | None:
-        """Return the id of the last event kept at or below `upto`, 0 where there is none, None where a node is older and does not tell.
-
-        Raises:
-            PrimariesMissing: some segments were looked at by nobody in time.
-        """
-        question = Message(count_after=pb.CountAfter(cache_id=cache.cache_id, upto=upto))
-        answer = partial(self.count_after, cache, question.count_after)
-        told = await self._node.primaries.ask(question, answer, segments=segments, timeout_ms=timeout_ms)
-        answers = [one.count_after_answer for one in told]
-        return max((one.last_id for one in answers), default=0) if all(one.HasField("last_id") for one in answers) else None
+        is_told = bool(upto) and all(one.HasField("last_id") for one in answers)
+        last_id = max((one.last_id for one in answers), default=0) if is_told else None
+        return Counted(behind=list(zip(events, nbytes, strict=True)), last_id=last_id)
 
     async def count_after(self, cache: CacheState, request: pb.CountAfter, led: Led) -> Message:
         """Return how many events of segments that are led here are kept above each id; their bytes are an estimate."""
@@ -111,6 +107,17 @@ class ListenerLag:
             answer.events.append(events)
             answer.bytes.append(events * all_bytes // all_events if all_events else 0)
         return Message(count_after_answer=answer)
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """Events and about how many bytes are kept behind each of some ids, and the id of the last event that counts.
+
+    That is 0 where there is none, and None where nobody asked up to which id, or a node is older and does not tell.
+    """
+
+    behind: list[tuple[int, int]]
+    last_id: int | None
 
 
 @dataclass(frozen=True, slots=True)

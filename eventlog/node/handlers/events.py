@@ -1,7 +1,7 @@
 """Requests about events: poll, watch, where a log begins and ends, and what members ask each other for readers."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol
@@ -10,7 +10,7 @@ from eventlog.errors import BadMessage, EventLogError, InvalidArgument, NoEvents
 from eventlog.limits import CLOSE_UP_MS_MAX
 from eventlog.node.answering import see_through
 from eventlog.node.cluster.primaries import time_to_ask
-from eventlog.node.consumers.listener_lag import ListenerLag
+from eventlog.node.consumers.listener_lag import Counted, ListenerLag
 from eventlog.node.consumers.listeners import KnownListener, Listeners
 from eventlog.node.consumers.near import NearReaders
 from eventlog.node.reading.answers import Reads, when_seen
@@ -215,16 +215,20 @@ class CountingNode(Protocol):
 async def last_events(node: CountingNode, exchange: Exchange) -> None:
     """Say behind which id the last events of a cache lie: counted by the primaries of its segments, and not read."""
     request = exchange.message.last_events
-    count = _counting(node, exchange, node.caches.find(request.cache_id), upto=request.upto, segments=list(request.segments))
-    after = await _behind_which(count, LastEvents(request.events, upto=request.upto))
+    count = _counting(node, exchange, node.caches.find(request.cache_id), segments=list(request.segments))
+    after = await _behind_which(count, LastEvents(request.events, upto=request.upto), upto=request.upto)
     exchange.answer(Message(last_events_answer=LastEventsAnswer(after=after)))
 
 
-Count = Callable[[Sequence[int]], Awaitable[list[tuple[int, int]]]]
+class Counting(Protocol):
+    """What counts events, and about how many bytes they have, behind each of some ids and up to `upto`, 0 for any."""
+
+    def __call__(self, ids: Sequence[int], *, upto: int) -> Awaitable[Counted]:
+        """Raises PrimariesMissing."""
 
 
-def _counting(node: CountingNode, exchange: Exchange, cache: CacheState, *, upto: int, segments: list[int]) -> Count:
-    """Return what counts events, and about how many bytes they have, behind each of some ids and up to `upto`, 0 for any.
+def _counting(node: CountingNode, exchange: Exchange, cache: CacheState, *, segments: list[int]) -> Counting:
+    """Return what counts.
 
     Raises:
         NoEvents, InvalidArgument: there is nothing to count, or no such segment.
@@ -233,36 +237,28 @@ def _counting(node: CountingNode, exchange: Exchange, cache: CacheState, *, upto
         raise NoEvents(cache=cache.name)
     if any(segment >= node.segments for segment in segments):
         raise InvalidArgument(why=f"segment {max(segments)} of {node.segments}")
-    return partial(node.listener_lag.count_everywhere, cache, upto=upto, segments=segments, timeout_ms=time_to_ask(exchange))
+    return partial(node.listener_lag.counted, cache, segments=segments, timeout_ms=time_to_ask(exchange))
 
 
-async def _behind_which(count: Count, search: LastEvents) -> int:
+async def _behind_which(count: Counting, search: LastEvents, *, upto: int) -> int:
     """Return the id that is looked for; 0 where there are no more events."""
     while ids := search.ids():
-        search.take(ids, [found for found, _ in await count(ids)])
+        search.take(ids, [found for found, _ in (await count(ids, upto=upto)).behind])
     return search.after or 0
 
 
 async def plan_events(node: CountingNode, exchange: Exchange) -> None:
     """Say with which event about so many behind an id end, as the primaries count them; nothing is read."""
     request = exchange.message.plan_events
-    cache, segments = node.caches.find(request.cache_id), list(request.segments)
     after, upto = request.after, request.upto
-    count = _counting(node, exchange, cache, upto=upto, segments=segments)
-    ((events, nbytes),) = await count([after]) if after < upto else [(0, 0)]
+    count = _counting(node, exchange, node.caches.find(request.cache_id), segments=list(request.segments))
+    found = await count([after], upto=upto) if after < upto else Counted(behind=[(0, 0)], last_id=0)
+    ((events, nbytes),) = found.behind
     limits = [request.max_events or events, max(request.max_bytes * events // nbytes, 1) if request.max_bytes and nbytes else events]
     wanted = min(events, *limits)
-    if not events:
-        upto = after
-    else:
-        last_id = None
-        if wanted == events:
-            timeout_ms = time_to_ask(exchange)
-            last_id = await node.listener_lag.last_everywhere(cache, upto=upto, segments=segments, timeout_ms=timeout_ms)
-        if last_id is not None and last_id > after:
-            upto = last_id
-        else:
-            upto = await _behind_which(count, LastEvents(events - wanted, upto=upto, above=after, is_lowest=True))
-        ((left, bytes_left),) = await count([upto])
-        events, nbytes = events - left, nbytes - bytes_left
-    exchange.answer(Message(plan_events_answer=PlanEventsAnswer(upto=upto, events=events, bytes=nbytes)))
+    if wanted < events:
+        upto = await _behind_which(count, LastEvents(events - wanted, upto=upto, above=after), upto=upto)
+        found = await count([after], upto=upto)
+        ((events, nbytes),) = found.behind
+    end = (found.last_id or upto) if events else after  # `upto` of nodes that do not tell: no event is above the last and below it
+    exchange.answer(Message(plan_events_answer=PlanEventsAnswer(upto=end, events=events, bytes=nbytes)))

@@ -3,6 +3,7 @@
 import gc
 import json
 import os
+import shutil
 import signal
 from collections.abc import Generator
 from pathlib import Path
@@ -54,6 +55,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.skip(reason=UNTRIED + _reason(item, mark)))
         if not _IS_ROOT and (mark := item.get_closest_marker("needs_root")):
             item.add_marker(pytest.mark.skip(reason=UNTRIED + _reason(item, mark)))
+        if (mark := item.get_closest_marker("needs_program")) and shutil.which(mark.args[0]) is None:
+            item.add_marker(pytest.mark.skip(reason=f"{UNTRIED}{mark.args[0]} is not on the PATH"))
 
 
 @pytest.fixture(scope="session", autouse=True)

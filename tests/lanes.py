@@ -3,7 +3,7 @@
 `python -m tests.lanes NAME ...` runs the named lanes; `make test` and `make check` say which, and `changed.py` beside this file
 makes those of one change. A lane passes when its command exits with 0 and, where it runs pytest, at least one test ran. Nothing
 is skipped in silence: every skipped test is named with its reason, and in CI it counts as failed. The one exception is who runs
-this: what needs root (or must not be root) is left untried elsewhere, and that is said once.
+this, and which programs are there: what needs root (or must not be root) or a program is left untried elsewhere, and that is said once.
 """
 
 import os
@@ -234,7 +234,7 @@ def conclude(verdicts: dict[str, Verdict], *, is_root: bool) -> int:
         if not case.reason.startswith(UNTRIED):
             print(f"skipped in {lane}: {case.name}: {case.reason}")
     untried = {f"{case.name} ({case.reason.removeprefix(UNTRIED)})" for _, case in skipped if case.reason.startswith(UNTRIED)}
-    print(f"ran {'as root' if is_root else 'without root'}; left untried because of it: {', '.join(sorted(untried)) or 'nothing'}")
+    print(f"ran {'as root' if is_root else 'without root'}; left untried here: {', '.join(sorted(untried)) or 'nothing'}")
     passed, failed = (sum(getattr(verdict, name) for verdict in verdicts.values()) for name in ("passed", "failed"))
     print(f"{passed} passed, {failed} failed" + (f", {len(skipped)} skipped" if skipped else ""), flush=True)
     return int(failed > 0)

@@ -193,7 +193,7 @@ def _envelopes(events: EventColumns, keys: Column, images: tuple[Mask, Mask], sh
         _front_of_source(shape),
         times,
         b',"snapshot":"',
-        columns.chosen((b"false", b"true"), (events.kinds == _STATE).astype(np.uint8)),
+        columns.chosen((b"false", shape.snapshot.encode()), (events.kinds == _STATE).astype(np.uint8)),
         f'","db":{db},"sequence":"[\\"'.encode(),
         ids,
         rb"\",\"",

@@ -31,7 +31,8 @@ class Shape:
     """How a cache's events are told. `prefix` names the source to its readers, `topic` the schemas.
 
     `declared` is the type of the values: an Avro cache has one always, a JSON one where a schema was given. By `schema_ids` a registry
-    knows `key_schema` and `value_schema`; with the encoding `avro` each key and value begins with its own.
+    knows `key_schema` and `value_schema`; with the encoding `avro` each key and value begins with its own. `snapshot` is what the source of
+    an entry that is told as it is says of why.
     """
 
     cache: str
@@ -47,6 +48,7 @@ class Shape:
     schema_ids: tuple[int, int] = (0, 0)
     key_field: str = KEY_FIELD
     has_tombstones: bool = True
+    snapshot: str = "true"
 
     def __post_init__(self) -> None:
         """Refuse what nothing can be told by.

@@ -76,7 +76,7 @@ def test_the_last_line_has_the_counts_alone(capsys: pytest.CaptureFixture[str]) 
     assert conclude(verdicts, is_root=False) == 0
     assert capsys.readouterr().out.splitlines() == [
         "skipped in unit: a::test_two: no such machine",
-        "ran without root; left untried because of it: a::test_three (mounts a disk)",
+        "ran without root; left untried here: a::test_three (mounts a disk)",
         "2 passed, 0 failed, 2 skipped",
     ]
 

@@ -103,14 +103,36 @@ def by_confluent_consumer(addresses: str, topic: str, count: int) -> list[list[s
     return found
 
 
+def by_kcat(addresses: str, topic: str) -> list[list[str]]:
+    """Return the same as kcat reads it."""
+    reads = ["-C", "-e", "-q", "-Z", "-X", "isolation.level=read_committed", "-f", "Partition:%p\t%k\t%s\n"]
+    done = subprocess.run(["kcat", "-b", addresses, "-t", topic, *reads], capture_output=True, text=True, check=True, timeout=60)
+    return [line.replace("\tNULL", "\tnull").split("\t") for line in done.stdout.splitlines()]
+
+
+@pytest.mark.needs_program("kcat")
+def test_kcat_reads_the_same(client: blocking.Client, broker: str, name: str) -> None:
+    cache = client.create_cache(name)
+    write(cache)
+    topic = client.mirrors.add(name, kafka=broker, partitions=4).mirror.topic
+    wait(client, name)
+    assert sorted(by_kcat(broker, topic)) == sorted(as_shown(broker, topic))
+
+
+def as_shown(addresses: str, topic: str) -> list[list[str]]:
+    """Return what we read ourselves as these clients show it."""
+    return [
+        [f"Partition:{one.partition}", one.key.decode(), "null" if one.value is None else one.value.decode()]
+        for one in read(addresses, topic)
+    ]
+
+
 def test_other_clients_read_the_same(client: blocking.Client, broker: str, name: str) -> None:
     cache = client.create_cache(name)
     write(cache)
     topic = client.mirrors.add(name, kafka=broker, partitions=4).mirror.topic
     wait(client, name)
-    ours = [
-        [f"Partition:{one.partition}", one.key.decode(), "null" if one.value is None else one.value.decode()] for one in read(broker, topic)
-    ]
+    ours = as_shown(broker, topic)
     assert sorted(by_confluent_consumer(broker, topic, len(ours))) == sorted(ours)
     assert sorted(by_java(broker, topic, len(ours))) == sorted(ours)
 

@@ -53,7 +53,8 @@ def test_a_signal_has_every_entry_told_once_more(node: NodeProcess, client: bloc
     wait(client, name)
     records = read(broker, topic)
     assert rows_of(records) == Counter(live)
-    assert {json.loads(one.value or b"")["op"] for one in records if one.kind == "S"} == {"r"}
+    rows = [json.loads(one.value or b"") for one in records if one.kind == "S"]
+    assert {(row["op"], row["source"]["snapshot"]) for row in rows} == {("r", "incremental")}
     assert folded(records) == {key: entry.value for key, entry in cache.entries()}
     until(lambda: len(rows_of(read(broker, aside.mirror.topic))) == 90)
     Shell(node).ok("put", "__signals", "s", json.dumps(asking("other")))  # under the same key

@@ -1,4 +1,4 @@
-"""Spark in a process of its own, and nodes, that are killed and stand still while it copies a cache or loads files: each row once."""
+"""Spark in a process of its own, and nodes, that are killed and stand still while it copies, archives or loads: each row once."""
 
 import json
 import os
@@ -12,6 +12,10 @@ from signal import SIGKILL
 import pytest
 
 from eventlog import blocking
+from eventlog.errors import ArchiveRefused
+from eventlog.integrations import archive as archives
+from tests.archive.test_archive import events_of, rows_of
+from tests.archive.test_archive_faults import written_meanwhile
 from tests.process.clusters import ClusterProcesses
 from tests.process.nodes import NodeProcess
 from tests.process.waiting import until
@@ -170,17 +174,73 @@ def test_a_load_whose_driver_and_workers_are_killed_has_each_row_once(tmp_path: 
 
         for fault in ("kill -9 of the driver", "kill -9 of the workers"):
             running, before = Program(tmp_path / "log", *words, "--server", node.address), there()
+            is_of_workers = fault == "kill -9 of the workers"
             try:
-                until(partial(has_more, before), running.log.read_text, within_s=WAIT_S)
-                if fault == "kill -9 of the workers":
+                at = running.workers if is_of_workers else partial(has_more, before)  # a worker is started for its first task
+                until(at, running.log.read_text, within_s=WAIT_S)
+                if is_of_workers:
                     for pid in (killed := running.workers()):
                         os.kill(pid, SIGKILL)
                     hits[fault] = len(killed)
                     assert running.process.wait(WAIT_S) == 0, running.log.read_text()[-3000:]
             finally:
                 running.kill()
-            if fault == "kill -9 of the driver":
+            if not is_of_workers:
                 hits[fault] = files - there() // rows
         assert sorted(event.value["n"] for event in cache.events()) == list(range(files * rows))
+        print(f"{FAULTS_HIT}{json.dumps(hits)}")
+        assert all(hits.values()), hits
+
+
+def test_an_archive_by_tasks_has_each_event_once_while_nodes_die_stand_still_and_leave(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    with (
+        ClusterProcesses(tmp_path / "cluster", segments=8) as cluster,
+        blocking.connect(*cluster.addresses) as client,
+    ):
+        cluster.balance()
+        cache = client.create_cache("orders", before=True)
+        own = ("--every", "20ms", "--round-events", "200", "--hold", "64MiB", "--master", "local[2,8]", *confs())
+        words = ("eventlog_cli", "pipeline", "archive", "orders", "--to", str(path), *own)
+        hits: dict[str, int] = {}
+
+        def rounds() -> int:
+            try:
+                return archives.open(path).verify().rounds
+            except ArchiveRefused:
+                return 0
+
+        with written_meanwhile(cache):
+            running = Program(tmp_path / "log", *words, "--server", ",".join(cluster.addresses))
+
+            def goes_on() -> None:
+                before = rounds()
+                until(lambda: rounds() > before + 1 or running.process.poll() is not None, running.log.read_text, within_s=WAIT_S)
+                assert running.process.poll() is None, running.log.read_text()[-3000:]
+
+            try:
+                goes_on()
+                for index, (name, fault) in enumerate({"kill -9": cluster.kill, "SIGSTOP": cluster.pause}.items()):
+                    before = rounds()
+                    fault(index)
+                    if name == "SIGSTOP":
+                        time.sleep(PAUSED_S)
+                        cluster.resume(index)
+                    goes_on()
+                    if name == "kill -9":
+                        cluster[index].start()
+                    cluster.settle()
+                    hits[name] = rounds() - before
+                before = rounds()
+                cluster.command("admin", "drain", "n3", node=0)
+                goes_on()
+                hits["drain"] = rounds() - before
+            finally:
+                running.kill()
+        archives.archive(client, "orders", path)
+        found = archives.open(path)
+        events = events_of(cache)
+        assert rows_of(found.history()) == events
+        assert found.verify().events == len(events)
         print(f"{FAULTS_HIT}{json.dumps(hits)}")
         assert all(hits.values()), hits

@@ -9,7 +9,7 @@ import logging
 import random
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, closing, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final, Protocol, TypeVar
 
@@ -322,6 +322,7 @@ class _Copying:
         self._source = source
         self._incremental = incremental
         self._shape = shape
+        self._asked_shape = replace(shape, snapshot="incremental")
         self._room = room
         self._has_begun = has_begun
         self._is_whole = is_whole  # the progress has a record of each segment
@@ -356,7 +357,11 @@ class _Copying:
 
     async def _save_entries(self, taken: _Taken, position: Position | None, *, is_done: bool) -> None:
         shard = self._shard
-        made = await self._apart(taken.events, partial(self._batches, columns_of_joined(taken.parts))) if taken.events else Parted([], [])
+        made = (
+            await self._apart(taken.events, partial(self._batches, columns_of_joined(taken.parts), self._shape))
+            if taken.events
+            else Parted([], [])
+        )
         record = SnapshotProgress(
             cluster=shard.cluster,
             generation=shard.mirror.generation,
@@ -406,7 +411,7 @@ class _Copying:
         self._held_bytes += part.nbytes
         shard.budget.take(part.nbytes)
         events = 0 if part.events is None else len(part.events)
-        made = Parted([], []) if part.events is None else await self._apart(events, partial(self._batches, part.events))
+        made = Parted([], []) if part.events is None else await self._apart(events, partial(self._batches, part.events, self._asked_shape))
         records = {} if self._is_whole else self._records(at, range(len(at.of)))
         records[progress.signal_key(mirror, shard.report.shard)] = msgspec.json.encode(part.progress)
         await self._commit(made, records)
@@ -516,11 +521,11 @@ class _Copying:
         )
         if self._overlap is not None:
             events = events.take(self._overlap.keep(events.segments, events.ids, events.keys.to_list()))
-        return self._batches(events), behind, rows.tolist()
+        return self._batches(events, self._shape), behind, rows.tolist()
 
-    def _batches(self, events: EventColumns) -> Parted:
+    def _batches(self, events: EventColumns, shape: Shape) -> Parted:
         mirror = self._shard.mirror
-        if self._shape.form == "debezium" and len(rows := rows_without_before(events, self._shape)):
+        if shape.form == "debezium" and len(rows := rows_without_before(events, shape)):
             first, name = events.ids.item(rows.item(0)), mirror.name
             why = (
                 f"event {first} does not say what it replaced: to go on behind it pause the mirror, "
@@ -529,8 +534,8 @@ class _Copying:
             raise Stopped(Reaction(next="stop", state="halted", why=why))
         now_ms = self._shard.wall_ms()
         if mirror.has_letters:
-            return parted(events, self._shape, partitions=mirror.partitions, now_ms=now_ms, room=self._room)
-        laid = laid_out(events, self._shape, partitions=mirror.partitions, now_ms=now_ms, bytes_max=self._room.bytes_max)
+            return parted(events, shape, partitions=mirror.partitions, now_ms=now_ms, room=self._room)
+        laid = laid_out(events, shape, partitions=mirror.partitions, now_ms=now_ms, bytes_max=self._room.bytes_max)
         for row, _, reason in too_large(laid, events, topic_bytes=self._room.topic_bytes):
             why = (
                 f"event {events.ids.item(row)} is {reason}: raise its max.message.bytes, then eventlog mirror resume {mirror.name}; "

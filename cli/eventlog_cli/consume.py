@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from eventlog.client.reports import LogEnds
     from eventlog.events import Event
 
-    Printed = Callable[[EventBatch, list[Event]], None]
+    Printed = Callable[[EventBatch, list[Event] | None], None]
 
 Start = int | str
 _PLACES = frozenset({"earliest", "latest", "committed"})
@@ -294,8 +294,8 @@ def consume_group(cache_name: str, chosen: GroupRead, render: Render, **reading:
             until_id = last_id if until_id is None else min(until_id, last_id)
         with cache.consumer(chosen.group, from_id=chosen.start, auto_commit=goes_on, **options) as consumer:
 
-            def printed(batch: "EventBatch", events: "list[Event]") -> None:
-                if len(events) == len(batch):
+            def printed(_batch: "EventBatch", events: "list[Event] | None") -> None:
+                if events is None:
                     with suppress(*((Unavailable, StaleMember) if goes_on else ())):
                         consumer.commit()
                     return
@@ -354,7 +354,7 @@ def _shown(id_: int) -> str:
 class Printer:
     """Prints batches. `position` is where to resume: everything up to it was handed to the reader of stdout.
 
-    `printed` is told of each batch with those of its events that were printed: all, or the first ones where `events_max` ends it.
+    `printed` is told of each batch with those of its events that were printed: None for all, or the first ones where `events_max` ends it.
     """
 
     def __init__(self, render: Render, *, file: "PositionFile | None", events_max: int | None, printed: "Printed | None" = None) -> None:
@@ -383,20 +383,19 @@ class Printer:
                     return
 
     def _print(self, batch: "EventBatch") -> None:
-        is_cut = self._left is not None and self._left < len(batch)
-        events = list(islice(batch.events(), self._left))
+        first = list(islice(batch.events(), self._left)) if self._left is not None and self._left < len(batch) else None
         out = stdout()
-        out.write(self._render(events))
+        out.write(self._render(batch if first is None else first))
         # nothing that was printed waits in a buffer: readers of a followed log see it now, and the position may be kept
         out.flush()
-        self.last_id = events[-1].id if is_cut else batch.last_id
+        self.last_id = batch.last_id if first is None else first[-1].id
         if self._left is not None:
-            self._left -= len(events)
+            self._left -= len(batch) if first is None else len(first)
         self.position = batch.source.position_at(self.last_id)
         if self._file is not None:
             self._file.write(self.position)
         if self._printed is not None:
-            self._printed(batch, events)
+            self._printed(batch, first)
 
 
 class Interrupts:

@@ -1,6 +1,7 @@
 """Events as lines: JSON, the value's bytes alone, or CSV."""
 
 import re
+import sys
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING
@@ -157,4 +158,15 @@ def renderer(format_name: str, *, has_changes: bool = False, pattern: str | None
         return PatternLines(pattern).lines
     if format_name == "csv":
         return CsvLines(has_changes=has_changes).lines
-    return raw_lines if format_name == "raw" else JsonLines().lines
+    return raw_lines if format_name == "raw" else partial(_json_lines, JsonLines().lines)
+
+
+def _json_lines(lines: Render, events: "Iterable[Event]") -> bytes:
+    """Return events as lines of JSON: a batch by columns, where the program has loaded pyarrow anyway."""
+    if "pyarrow" in sys.modules and not isinstance(events, list):
+        from eventlog.client.reading.batches import EventBatch  # noqa: PLC0415 -- numpy, which --help must not wait for
+        from eventlog.client.reading.json_columns import lines_of  # noqa: PLC0415 -- likewise
+
+        if isinstance(events, EventBatch) and (found := lines_of(events)) is not None:
+            return found
+    return lines(events)

@@ -14,6 +14,7 @@ from aiohttp import web
 
 from eventlog.batch.json_lines import JsonLines
 from eventlog.client.reading.batches import EventBatch
+from eventlog.client.reading.json_columns import lines_of
 from eventlog.errors import EventLogError, InvalidArgument
 from eventlog.events import Event
 from eventlog.http.calls import Call, Route, condition_of, id_of, is_number, told
@@ -143,7 +144,7 @@ class Form(Protocol):
     comment: bytes
     is_alike: bool  # for all that read the same events: an event's place is its id
 
-    def events(self, events: list[Any]) -> bytes: ...
+    def events(self, found: Any) -> bytes: ...
 
     def error(self, error: EventLogError) -> bytes: ...
 
@@ -158,8 +159,9 @@ class _Lines:
         self.is_alike = place is _id
         self._lines = JsonLines(place)
 
-    def events(self, events: list[Event]) -> bytes:
-        return self._lines.lines(events)
+    def events(self, found: Some) -> bytes:
+        lines = lines_of(found, by_id=True) if self.is_alike and isinstance(found, EventBatch) else None
+        return self._lines.lines(_events_of(found)) if lines is None else lines
 
     def error(self, error: EventLogError) -> bytes:
         return orjson.dumps(told(error)) + b"\n"
@@ -176,9 +178,11 @@ class _ServerSent:
         self._place = place
         self._lines = JsonLines(place)
 
-    def events(self, events: list[Event]) -> bytes:
+    def events(self, found: Some) -> bytes:
+        if self.is_alike and isinstance(found, EventBatch) and (told := lines_of(found, by_id=True, server_sent=True)) is not None:
+            return told
         place, lines = self._place, self._lines.lines
-        return b"".join([b"id: %b\ndata: %b\n" % (place(event).encode(), lines((event,))) for event in events])
+        return b"".join([b"id: %b\ndata: %b\n" % (place(event).encode(), lines((event,))) for event in _events_of(found)])
 
     def error(self, error: EventLogError) -> bytes:
         return b"event: error\ndata: %b\n\n" % orjson.dumps(told(error))
@@ -228,7 +232,7 @@ class EventStream:
         """Return what is written of what was read; of a batch that others get as well it is made once."""
         form = self._form
         if isinstance(found, EventBatch) and len(found) <= left and form.is_alike:
-            return self._shared.text(found, form.content_type, lambda: form.events(_events_of(found)))
+            return self._shared.text(found, form.content_type, lambda: form.events(found))
         return form.events(_events_of(found)[:left])
 
     async def end(self, error: EventLogError) -> None:

@@ -61,8 +61,8 @@ class _EntryLines:
     comment = b""
     is_alike = False
 
-    def events(self, events: list[bytes]) -> bytes:
-        return b"".join(events)
+    def events(self, found: list[bytes]) -> bytes:
+        return b"".join(found)
 
     def error(self, error: EventLogError) -> bytes:
         return orjson.dumps(told(error)) + b"\n"

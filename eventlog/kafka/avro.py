@@ -10,13 +10,13 @@ from typing import Any, Final
 import numpy as np
 
 from eventlog.arrays import Ints, Mask
+from eventlog.batch import byte_columns as columns
+from eventlog.batch.byte_columns import Column
 from eventlog.batch.columns import EventColumns
 from eventlog.batch.texts import Texts
 from eventlog.errors import SchemaBehind, UnfitValue
 from eventlog.events import KIND_NAMES, Kind
 from eventlog.ids import EPOCH_MS, TIME_SHIFT
-from eventlog.kafka import columns
-from eventlog.kafka.columns import Column
 from eventlog.kafka.declared import GoesOn
 from eventlog.kafka.records import VARINT, varints
 from eventlog.kafka.shape import CONNECTOR, Shape

@@ -23,12 +23,13 @@ import numpy as np
 import pyarrow.compute as pc
 
 from eventlog.arrays import Ints, Mask
+from eventlog.batch import byte_columns as columns
+from eventlog.batch.byte_columns import Column, Items
 from eventlog.batch.columns import EventColumns
 from eventlog.batch.texts import Texts
 from eventlog.events import KIND_NAMES, Kind
 from eventlog.ids import EPOCH_MS, TIME_SHIFT
-from eventlog.kafka import avro, columns
-from eventlog.kafka.columns import Column, Items
+from eventlog.kafka import avro
 from eventlog.kafka.records import LOOP_MAX, EventHeaders, RecordBatch, Records, build_batches
 from eventlog.kafka.shape import CONNECTOR, Shape
 

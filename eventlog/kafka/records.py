@@ -22,10 +22,10 @@ import numpy as np
 import numpy.typing as npt
 
 from eventlog.arrays import Ints, Mask
+from eventlog.batch import byte_columns as columns
+from eventlog.batch.byte_columns import Bytes, Column, Items
 from eventlog.checksum import crc32c
 from eventlog.events import Kind, decode_headers
-from eventlog.kafka import columns
-from eventlog.kafka.columns import Bytes, Column, Items
 
 HEAD: Final = Struct(">qiibIhiqqqhii")
 LOOP_MAX: Final = 100

@@ -45,6 +45,9 @@ class Batch:
     def events(self) -> Iterator[Event]:
         return iter(self.found)
 
+    def __iter__(self) -> Iterator[Event]:
+        return self.events()
+
 
 def event(number: int, *, key: bytes = b"k", value: bytes | None = None, source: EventSource | None = None) -> Event:
     given: Any = source or Source()

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from eventlog.batch.byte_columns import items_of
 from eventlog.errors import InvalidArgument, SchemaBehind, UnfitValue
-from eventlog.kafka.columns import items_of
 from eventlog.kafka.declared import Declared
 from eventlog.kafka.envelope import rows_of
 from eventlog.kafka.records import LOOP_MAX

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from eventlog.batch.byte_columns import items_of
 from eventlog.errors import InvalidArgument
 from eventlog.events import Kind
 from eventlog.ids import time_of
-from eventlog.kafka.columns import items_of
 from eventlog.kafka.declared import Declared
 from eventlog.kafka.envelope import rows_of, rows_without_before
 from eventlog.kafka.records import LOOP_MAX

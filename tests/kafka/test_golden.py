@@ -9,7 +9,7 @@ import fastavro
 import pytest
 from aiokafka.record.default_records import DefaultRecordBatch
 
-from eventlog.kafka.columns import items_of
+from eventlog.batch.byte_columns import items_of
 from eventlog.kafka.declared import Declared
 from eventlog.kafka.envelope import batches_of, rows_of
 from eventlog.kafka.records import LOOP_MAX

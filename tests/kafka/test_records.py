@@ -6,8 +6,8 @@ from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBat
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from eventlog.batch import byte_columns as columns
 from eventlog.events import Kind, encode_headers
-from eventlog.kafka import columns
 from eventlog.kafka.records import HEAD, LOOP_MAX, VARINT, EventHeaders, Records, build_batches, varints
 from tests.examples import examples
 

@@ -39,6 +39,7 @@ NAMES = (
     "validated",
     "http",
     "archive",
+    "backfill",
     "transactions",
     "spark-sink",
     "spark-source",
@@ -51,7 +52,9 @@ def main(words: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"which ones: {', '.join(NAMES)} (default: all)")
     parser.add_argument("--quick", action="store_true", help="a twentieth of the sizes: shows that it runs, the figures are rough")
-    parser.add_argument("--events", type=int, default=0, metavar="N", help="so many events, where a benchmark reads them: spark-source")
+    parser.add_argument(
+        "--events", type=int, default=0, metavar="N", help="so many events, where a benchmark takes that: spark-source, backfill"
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="keep the results here, too")
     parser.add_argument("--page", type=Path, metavar="FILE", help="put the tables into this page, docs/benchmarks.md for instance")
     chosen = parser.parse_args(words)

@@ -57,7 +57,11 @@ def test_times_are_the_last_id_before_them():
         ({"startingPosition": "id:x"}, "startingPosition is 'x'"),
         ({"startingPosition": "time:2026-11-20"}, "of which zone"),
         ({"startingPosition": "time:soon"}, "Invalid isoformat"),
-        ({"endingPosition": "now"}, "use earliest, latest, id:N or time:ISO"),
+        ({"endingPosition": "now"}, "use earliest, latest, id:N, time:ISO, listener:ID or a token"),
+        ({"startingPosition": "listener:"}, "use earliest, latest"),
+        ({"rows": "state", "asOf": "listener:x"}, "use id:N or time:ISO"),
+        ({"maxPartitions": "0"}, "one task at least"),
+        ({"holdBytes": "5"}, "holdBytes says how much hold keeps"),
         ({"segments": "5-3"}, "numbers and ranges"),
         ({"parameters": "{"}, "parameters is no JSON"),
         ({"failOnDataLoss": "no"}, "use true or false"),
@@ -137,6 +141,8 @@ def test_ranges_cover_the_segments_once(segments, events, nbytes, asked):
 
 
 def test_few_events_are_one_task_and_many_as_many_as_they_are_worth():
+    assert len(ranges_of(0, 9, segments=range(256), events=10**9, nbytes=0, most=40)) == 40
+
     def count(events, nbytes=0):
         return len(ranges_of(0, 9, segments=range(256), events=events, nbytes=nbytes))
 

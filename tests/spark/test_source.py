@@ -177,7 +177,7 @@ def test_caches_of_other_formats(spark: Any, node: NodeProcess, client: blocking
     ("options", "why"),
     [
         ({"wher": "x"}, "did you mean where?"),
-        ({"startingPosition": "now"}, "use earliest, latest, id:N or time:ISO"),
+        ({"startingPosition": "now"}, "use earliest, latest, id:N, time:ISO, listener:ID or a token"),
         ({"columns": "id,nope"}, "there is no column 'nope'"),
         ({"maxEventsPerTrigger": "1", "maxBytesPerTrigger": "1"}, "Spark takes one limit"),
         ({"where": "value.n >"}, "predicate refused: it is no predicate near '>'"),
@@ -281,6 +281,45 @@ def test_what_retention_took_ends_the_query_unless_it_is_told_to_go_on(
         run(frame, batches, tmp_path / "check")
     run(stream(spark, node.address, "trimmed", startingPosition="earliest", failOnDataLoss="false").load(), batches, tmp_path / "other")
     assert sorted(batches.ids[max(batches.ids)]) == [event.id for event in cache.events()]
+
+
+def test_a_stream_holds_what_it_has_not_done(spark: Any, node: NodeProcess, client: blocking.Client, tmp_path: Path) -> None:
+    cache, batches, listener = client.create_cache("held", retain_events=10), Batches(), "spark-held"
+    cache.put_many([(f"k{key}", key) for key in range(100)])
+    frame = stream(spark, node.address, "held", startingPosition="earliest", hold=listener, holdBytes="1000000").load()
+    run(frame, batches, tmp_path / "check")
+    cache.put_many([(f"k{key}", -key) for key in range(100)])
+    assert client.run_retention("held").removed < 200 - 10, "what comes behind the checkpoint stays"
+    run(frame, batches, tmp_path / "check")
+    assert sorted(id_ for ids in batches.ids.values() for id_ in ids)[-100:] == [event.id for event in cache.events()][-100:]
+    found = client.listeners.describe(listener)
+    assert (found.cache, found.durable, found.hold_bytes, found.lag_events) == ("held", True, 1_000_000, 100), "as of the batch before"
+    run(frame, batches, tmp_path / "check")
+    assert client.listeners.describe(listener).lag_events == 0
+    client.run_retention("held")
+    assert len(list(cache.events())) < 100, "what is done goes, stored value by stored value"
+    with pytest.raises(Exception, match="listener 'spark-held' is of cache 'held'"):
+        run(stream(spark, node.address, "orders", hold=listener).load(), Batches(), tmp_path / "other")
+    with pytest.raises(Exception, match="hold is for streams"):
+        read(spark, node, "held", hold=listener).load().count()
+
+
+def test_a_read_begins_where_a_listener_or_a_token_is(spark: Any, node: NodeProcess, client: blocking.Client) -> None:
+    cache = client.create_cache("begun")
+    cache.put_many([(f"k{key}", key) for key in range(10)])
+    first = cache.poll(max_events=4)
+    durable, passing = cache.register(durable=True, from_id=first.last_id), cache.register()
+    cache.put_many([(f"k{key}", -key) for key in range(3)])
+    for start, events in ((f"listener:{durable.id}", 9), (f"listener:{passing.id}", 3), (first.position, 9)):
+        assert read(spark, node, "begun", startingPosition=start).load().count() == events
+    other = client.create_cache("begun.other").register()
+    for start, why in (
+        (f"listener:{other.id}", "is of cache 'begun.other', and not of 'begun'"),
+        ("listener:none", "none"),
+        (client.cache("orders").poll(max_events=4).position, "another cache"),
+    ):
+        with pytest.raises(Exception, match=why):
+            read(spark, node, "begun", startingPosition=start).load().count()
 
 
 def test_available_now_ends_while_others_write(spark: Any, node: NodeProcess, client: blocking.Client, tmp_path: Path) -> None:

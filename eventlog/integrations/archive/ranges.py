@@ -55,14 +55,18 @@ class RowBounds:
         return any(segments[0] <= segment <= segments[1] for segment in self.segments)
 
 
-def ranges_of(after: int, upto: int, *, segments: Sequence[int], events: int, nbytes: int, asked: int = 0) -> list[Range]:
-    """Return ranges that cover the segments once: `asked` of them, or as many as are worth a task each; none where there are no events.
+def ranges_of(
+    after: int, upto: int, *, segments: Sequence[int], events: int, nbytes: int, asked: int = 0, most: int = PARTITIONS_MAX
+) -> list[Range]:
+    """Return ranges that cover the segments once: `asked` of them, or as many as are worth a task each, at `most` so many.
+
+    There are none where there are no events.
 
     Keys are spread over segments by their hash, so segments side by side hold about the same.
     """
     if after >= upto or not events:
         return []
     worth = max(-(-events // PARTITION_EVENTS_MIN), -(-nbytes // PARTITION_BYTES_MIN))
-    count = min(asked or min(worth, PARTITIONS_MAX), len(segments))
+    count = min(asked or min(worth, most), len(segments))
     bounds = [len(segments) * part // count for part in range(count + 1)]
     return [Range(after=after, upto=upto, segments=tuple(segments[low:high])) for low, high in pairwise(bounds)]

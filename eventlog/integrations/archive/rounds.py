@@ -16,10 +16,11 @@ import pyarrow as pa
 
 from eventlog import blocking
 from eventlog.client.reading.batches import EventBatch
-from eventlog.errors import CorruptData, InvalidArgument, ListenerNotFound
+from eventlog.errors import CorruptData, InvalidArgument
 from eventlog.integrations.archive.columns import columns_of, read_columns, record_batch
 from eventlog.integrations.archive.digest import bounds_of, digest_of
 from eventlog.integrations.archive.files import NewFile, write_parts
+from eventlog.integrations.archive.holding import hold_behind
 from eventlog.integrations.archive.place import ArchivePlace, place_of
 from eventlog.integrations.archive.ranges import Range, ranges_of
 from eventlog.integrations.archive.table import ArchiveTable, Round, identity_of
@@ -178,7 +179,8 @@ def archive(
     start = table.upto
     if start is None:
         start = after if after is not None else end.last_id if end.first_id is None else end.first_id - 1
-    holding = _hold(client, cache, hold, at=start)
+    listener = f"archive.{cache}"
+    is_held = hold_behind(client, cache, listener, hold, at=start)
     run = run or (lambda ranges, values: map(partial(write_range, source, place=place, values=values), ranges))
     at, events, nbytes, files, rounds = start, 0, 0, 0, 0
     while True:
@@ -194,8 +196,8 @@ def archive(
         at = plan.upto
         events, nbytes, files, rounds = events + done.events, nbytes + sum(part.nbytes for part in parts), files + len(parts), rounds + 1
         told(done)
-        if holding:
-            client.listeners.acknowledge(holding, at)
+        if is_held:
+            client.listeners.acknowledge(listener, at)
     return Written(after=start, upto=at, events=events, bytes=nbytes, files=files, rounds=rounds)
 
 
@@ -217,18 +219,3 @@ def _round_of(after: int, upto: int, made: Sequence[Made], *, planned: int, befo
                 raise CorruptData(where=f"cache {cache!r}, segment {segment}", why=why)
             ends[segment] = following
     return Round(after=after, upto=upto, events=events, digest=sum(one.digest for one in made) & _DIGEST_MASK, ends=tuple(ends))
-
-
-def _hold(client: blocking.Client, cache: str, nbytes: int | None, *, at: int) -> str | None:
-    """Have retention keep what comes behind an id; return the listener that does, or None where none is there and none is asked for."""
-    listener = f"archive.{cache}"
-    try:
-        found = client.listeners.describe(listener)
-        if nbytes is not None and found.hold_bytes != nbytes:
-            client.listeners.alter(listener, hold=nbytes)
-    except ListenerNotFound:
-        if not nbytes:
-            return None
-        client.cache(cache).register(durable=True, hold=nbytes, id=listener, from_id=at)
-    client.listeners.acknowledge(listener, at)
-    return listener

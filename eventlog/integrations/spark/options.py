@@ -12,12 +12,15 @@ from typing import Any, Final, Literal
 
 import orjson
 
-from eventlog.errors import InvalidArgument
+from eventlog.errors import BadMessage, InvalidArgument
 from eventlog.ids import ID_MAX, id_before
+from eventlog.integrations.archive.ranges import PARTITIONS_MAX
 from eventlog.integrations.archive.values import Corrupt
 from eventlog.limits import ANSWER_BYTES_MAX, STAGE_KEEP_MS_DEFAULT, STAGE_KEEP_MS_MAX
+from eventlog.read.token import from_text
 
 WAIT_MS_MAX: Final = 60_000
+HOLD_BYTES: Final = 1 << 30
 _NAMES: Final = {
     "servers": "servers",
     "cache": "cache",
@@ -35,17 +38,30 @@ _NAMES: Final = {
     "maxbytespertrigger": "max_bytes_per_trigger",
     "maxwaitms": "max_wait_ms",
     "partitions": "partitions",
+    "maxpartitions": "max_partitions",
     "fetchbytes": "fetch_bytes",
     "rows": "rows",
     "asof": "as_of",
     "archive": "archive",
+    "hold": "hold",
+    "holdbytes": "hold_bytes",
     "value_schema": "value_schema",
     "corrupt": "corrupt",
 }
 _SHOWN: Final = (
     *("servers", "cache", "startingPosition", "endingPosition", "segments", "where", "parameters", "filter", "params", "select", "columns"),
-    *("failOnDataLoss", "maxEventsPerTrigger", "maxBytesPerTrigger", "maxWaitMs", "partitions", "fetchBytes", "rows", "asOf"),
-    *("archive", "value_schema", "corrupt"),
+    *(
+        "failOnDataLoss",
+        "maxEventsPerTrigger",
+        "maxBytesPerTrigger",
+        "maxWaitMs",
+        "partitions",
+        "maxPartitions",
+        "fetchBytes",
+        "rows",
+        "asOf",
+    ),
+    *("archive", "hold", "holdBytes", "value_schema", "corrupt"),
 )
 _SINK_NAMES: Final = {
     "servers": "servers",
@@ -74,17 +90,20 @@ _WORDS: Final[dict[str, Word]] = {"earliest": "earliest", "latest": "latest"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
-    """Where to begin or end: a word, or behind an id."""
+    """Where to begin or end: a word, behind an id, where a listener is, or at a token."""
 
     word: Word | None = None
     id: int = 0
+    listener: str = ""
+    token: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceOptions:
     """What a source is asked for. It is plain values, so it travels to the tasks as it is.
 
-    `archive` is None where nothing is said of one, and empty where none is to be read; `is_noted`: it is that of the cache.
+    `archive` is None where nothing is said of one, and empty where none is to be read; `is_noted`: it is that of the cache. `hold` names
+    the durable listener by which retention keeps what a stream has not done, up to `hold_bytes`.
     """
 
     servers: tuple[str, ...]
@@ -103,11 +122,14 @@ class SourceOptions:
     max_bytes_per_trigger: int = 0
     max_wait_ms: int = 500
     partitions: int = 0
+    max_partitions: int = PARTITIONS_MAX
     fetch_bytes: int = ANSWER_BYTES_MAX
     rows: Rows = "events"
     as_of: Start | None = None
     archive: str | None = None
     is_noted: bool = False
+    hold: str = ""
+    hold_bytes: int = HOLD_BYTES
     value_schema: str = ""
     corrupt: Corrupt = "column"
     client: Mapping[str, Any] = field(default_factory=dict)
@@ -204,6 +226,10 @@ def _check(found: Mapping[str, Any]) -> None:
         raise InvalidArgument(why="corrupt says what becomes of values that do not fit value_schema: name that, too")
     if found.get("archive") and found.get("filter"):
         raise InvalidArgument(why="filter is a filter of the nodes, which archives do not have: use where")
+    if found.get("max_partitions") == 0:
+        raise InvalidArgument(why="maxPartitions is 0: a read has one task at least")
+    if "hold_bytes" in found and not found.get("hold"):
+        raise InvalidArgument(why="holdBytes says how much hold keeps: name that, too")
     if found.get("max_events_per_trigger") and found.get("max_bytes_per_trigger"):
         raise InvalidArgument(why="give maxEventsPerTrigger or maxBytesPerTrigger: Spark takes one limit")
 
@@ -244,6 +270,7 @@ _HIGHS: Final = {
     "keep_ms": STAGE_KEEP_MS_MAX,
     "max_wait_ms": WAIT_MS_MAX,
     "partitions": 4_096,
+    "max_partitions": 4_096,
     "tasks": 4_096,
     "fetch_bytes": ANSWER_BYTES_MAX,
 }
@@ -296,7 +323,13 @@ def _position(text: str, *, option: str) -> Start:
         if moment.tzinfo is None:
             raise InvalidArgument(why=f"{option} is {text!r}: say of which zone the time is, as in 2026-11-20T10:00:00Z")
         return Start(id=max(id_before(int(moment.timestamp() * 1000)), 0))
-    raise InvalidArgument(why=f"{option} is {text!r}: use earliest, latest, id:N or time:ISO")
+    if kind == "listener" and rest:
+        return Start(listener=rest)
+    try:
+        from_text(text)
+    except BadMessage as error:
+        raise InvalidArgument(why=f"{option} is {text!r}: use earliest, latest, id:N, time:ISO, listener:ID or a token") from error
+    return Start(token=text)
 
 
 def _rows(text: str, *, option: str) -> Rows:
@@ -325,7 +358,7 @@ def _corrupt(text: str, *, option: str) -> Corrupt:
 
 def _moment(text: str, *, option: str) -> Start:
     found = _position(text, option=option)
-    if found.word is not None:
+    if found.word is not None or found.listener or found.token:
         raise InvalidArgument(why=f"{option} is {text!r}: use id:N or time:ISO")
     return found
 

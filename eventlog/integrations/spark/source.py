@@ -34,11 +34,12 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 
 from eventlog import blocking
 from eventlog.client.reports import Plan
-from eventlog.errors import EventLogError, EventsTrimmed, InvalidArgument
+from eventlog.errors import EventLogError, EventsTrimmed, InvalidArgument, Unavailable
 from eventlog.integrations.archive.columns import ArchiveColumns, columns_of, read_columns, record_batch, state_batch
 from eventlog.integrations.archive.events import Judge, facts_of
 from eventlog.integrations.archive.folding import check_final
 from eventlog.integrations.archive.folding import state as entries_at
+from eventlog.integrations.archive.holding import hold_behind
 from eventlog.integrations.archive.noting import noted_for
 from eventlog.integrations.archive.ranges import Range, RowBounds, ranges_of
 from eventlog.integrations.archive.reading import Archive, open_archive
@@ -60,6 +61,7 @@ from eventlog.integrations.spark.values import (
     spark_type,
     with_values,
 )
+from eventlog.read.token import from_text
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -116,6 +118,8 @@ class EventLogSource(DataSource):
         Spark refuses readers that take filters while the setting for it is off, and tells nobody whether it is on: only who calls does.
         """
         asked = self._asked
+        if asked.hold:
+            raise InvalidArgument(why="hold is for streams, which say how far they are; a batch is over before anything goes by")
         if asked.rows == "ranges":
             return RangesReader(asked, _shape(asked, schema))
         pushes = sys._getframe(1).f_code.co_filename.endswith(_PUSHES_IN)  # noqa: SLF001 -- see above
@@ -248,7 +252,24 @@ class _Reading:
         return found
 
     def _begin(self, start: Start) -> int:
-        """Return the id behind which to begin."""
+        """Return the id behind which to begin.
+
+        Raises:
+            InvalidArgument: the listener is another cache's, or the token says more than an id.
+            ListenerNotFound: it is not there.
+            PositionMismatch: the token is another cache's.
+        """
+        if start.listener:
+            found = client_of(self._options).listeners.describe(start.listener)
+            if found.cache != self._options.cache:
+                raise InvalidArgument(why=f"listener {start.listener!r} is of cache {found.cache!r}, and not of {self._options.cache!r}")
+            return found.position_id if found.durable else found.last_id
+        if start.token:
+            client, place = client_of(self._options), from_text(start.token)
+            place.check(cluster=client.cluster, cache_id=self._cache.info().id, segments=client.segments_count)
+            if not isinstance(place.at, int):
+                raise InvalidArgument(why="the token is a place in each segment, or within the state: Spark goes on behind one id")
+            return place.at
         if start.word is None:
             return start.id
         if start.word == "earliest" and (archive := self._archive()) is not None:
@@ -283,8 +304,12 @@ class _Reading:
             rest = self._cache.plan(end, upto=plan.upto, segments=options.segments or None) if plan.upto > end else None
             return [RangePartition(one) for one in pieces] + ([] if rest is None else self._partitions(rest))
         segments = options.segments or tuple(range(client_of(options).segments_count))
-        ranges = ranges_of(plan.after, plan.upto, segments=segments, events=plan.events, nbytes=plan.bytes, asked=options.partitions)
+        ranges = self._ranges(plan.after, plan.upto, segments, events=plan.events, nbytes=plan.bytes)
         return [RangePartition(one) for one in ranges]
+
+    def _ranges(self, after: int, upto: int, segments: Sequence[int], *, events: int, nbytes: int = 0) -> list[Range]:
+        asked, most = self._options.partitions, self._options.max_partitions
+        return ranges_of(after, upto, segments=segments, events=events, nbytes=nbytes, asked=asked, most=most)
 
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
         """Yield the events of a range; in a task, so whatever is needed is opened there."""
@@ -393,9 +418,9 @@ class StateReader(_Reading, DataSourceReader):
         if archive is not None and (as_of >= archive.after or not options.is_noted):  # never by what the nodes still keep
             check_final(client_of(options), options.cache, as_of)
             rows = sum(file.rows for file in archive.pieces(RowBounds(after=archive.after, upto=as_of)))
-            folds = ranges_of(-1, as_of, segments=segments, events=max(rows, 1), nbytes=0, asked=options.partitions)
+            folds = self._ranges(-1, as_of, segments, events=max(rows, 1))
             return [RangePartition(FoldRange(as_of=as_of, segments=one.segments)) for one in folds]
-        ranges = ranges_of(-1, as_of, segments=segments, events=max(cache.size(), 1), nbytes=0, asked=options.partitions)
+        ranges = self._ranges(-1, as_of, segments, events=max(cache.size(), 1))
         return [RangePartition(one) for one in ranges]
 
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
@@ -485,6 +510,7 @@ class EventsStreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvaila
         self._target: int | None = None
         self._planned: Plan | None = None
         self._is_idle = False
+        self._is_held = not options.hold
         self._losses = Losses()
         self._reported: dict[str, Any] | None = None
 
@@ -502,12 +528,16 @@ class EventsStreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvaila
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 -- Spark's name
         """Return where a new query begins; the same each time it is asked."""
         if self._initial is None:
-            self._initial = self._offset(self._begin(self._options.starting_position or Start(word="latest")))
+            at = self._begin(self._options.starting_position or Start(word="latest"))
+            self._hold(at)
+            self._initial = self._offset(at)
         return self._initial
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 -- Spark's name
         """Return where the next micro-batch ends; waits a little where there is nothing, so that an idle query does not ask on and on."""
         after = self._id(start)
+        if not self._is_held:
+            self._hold(after)
         self._count_lost(after)
         limits = {
             "max_events": limit.max_rows if isinstance(limit, ReadMaxRows) else 0,
@@ -570,4 +600,14 @@ class EventsStreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvaila
         return self._partitions(plan)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Take note that a micro-batch is done: nothing is kept for it."""
+        """Have retention no longer keep what is done, where it does; what does not come through is said again with the next one."""
+        if self._options.hold:
+            with suppress(Unavailable):
+                self._hold(self._id(end))
+
+    def _hold(self, at: int) -> None:
+        """Have retention keep what comes behind an id, if asked to. Raises InvalidArgument where the name is taken."""
+        options = self._options
+        if options.hold:
+            hold_behind(client_of(options), options.cache, options.hold, options.hold_bytes, at=at)
+        self._is_held = True

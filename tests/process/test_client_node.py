@@ -42,6 +42,17 @@ def test_entries_are_put_read_replaced_and_removed(node: NodeProcess) -> None:
     using(node, test)
 
 
+def test_the_log_says_who_has_connected(node: NodeProcess) -> None:
+    async def act() -> None:
+        async with eventlog.connect(node.address, name="billing\nERROR forged " + "x" * 200):
+            pass
+
+    asyncio.run(act())
+    (line,) = [line for line in node.log_text().splitlines() if "client_connected name='billing" in line]
+    assert "'billing\\nERROR forged xxx" in line
+    assert len(line) < 250
+
+
 def test_a_null_is_a_value(node: NodeProcess) -> None:
     async def test(client: eventlog.Client) -> None:
         cache = await client.create_cache("nulls")

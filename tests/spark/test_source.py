@@ -210,9 +210,11 @@ class Batches:
         return [id_ for number in sorted(self.ids) for id_ in sorted(self.ids[number])]
 
 
-def run(frame: Any, batches: Batches, checkpoint: Path) -> None:
+def run(frame: Any, batches: Batches, checkpoint: Path) -> str:
+    """Have a query do all that there is; return its id."""
     query = frame.writeStream.foreachBatch(batches).option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
     query.awaitTermination()
+    return str(query.id)
 
 
 def test_micro_batches_are_stretches_of_the_log_in_order_and_go_on_where_they_were(
@@ -237,7 +239,8 @@ def test_a_batch_that_is_done_again_has_the_same_rows(spark: Any, node: NodeProc
     cache.put_many([(f"k{key}", key) for key in range(500)])
     batches = Batches()
     frame = stream(spark, node.address, "again", startingPosition="earliest", maxEventsPerTrigger="200").load()
-    run(frame, batches, check)
+    query = run(frame, batches, check)
+    assert f"client_connected name='spark {query}' peer=" in node.log_text(), "a node's log says who reads"
     before = dict(batches.ids)
     last = max(before)
     (check / "commits" / str(last)).unlink()

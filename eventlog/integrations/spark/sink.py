@@ -17,14 +17,13 @@ from eventlog import blocking
 from eventlog.errors import InvalidArgument
 from eventlog.integrations.spark.layout import Layout, layout_of
 from eventlog.integrations.spark.options import SinkOptions
-from eventlog.integrations.spark.session import client_of
+from eventlog.integrations.spark.session import QUERY, client_of
 from eventlog.limits import BATCH_EVENTS_MAX, GROUP_BYTES_MAX
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 __all__ = ["BatchWriter", "StreamWriter", "layout_of"]
-_QUERY: Final = "sql.streaming.queryId"
 _ROWS_MAX: Final = BATCH_EVENTS_MAX // 2
 _CHECK_MS: Final = 600_000  # looking up every key comes before a batch is decided, and is begun anew by who asks again
 
@@ -48,7 +47,7 @@ class _Writer:
     def write(self, iterator: "Iterator[pa.RecordBatch]") -> Staged:
         """Lay rows ready; in a task."""
         context = TaskContext.get()
-        query, partition = ("", 0) if context is None else (context.getLocalProperty(_QUERY) or "", context.partitionId())
+        query, partition = ("", 0) if context is None else (context.getLocalProperty(QUERY) or "", context.partitionId())
         stage = lay_ready(self._options, self._layout, iterator, partition=partition)
         return Staged(partition=partition, staged=stage.staged(), query=query)
 

@@ -1,5 +1,6 @@
 """Requests about the node: greetings, where requests go, caches, status, checks."""
 
+import logging
 import secrets
 from typing import Protocol
 
@@ -18,6 +19,8 @@ from eventlog.transport.connection import Exchange
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message
 
+log = logging.getLogger("eventlog.node")
+_NAME_SHOWN_MAX = 100
 _FORMATS = {pb.JSON: "json", pb.BYTES: "bytes", pb.AVRO: "avro"}
 _NUMBERS = {name: number for number, name in _FORMATS.items()}
 
@@ -50,6 +53,8 @@ def hello(node: AdminHandlersGround, exchange: Exchange) -> None:
         # By chance, not by the clock: whose lease of ids is used up goes on greeting readers while the metadata store is away.
         answer.producer_id = request.producer_id or 1 + secrets.randbelow(ID_MAX)
     node.leaders.greeted(exchange.connection)
+    if request.client:
+        log.info("client_connected name=%r peer=%s", request.client[:_NAME_SHOWN_MAX], exchange.connection.peer)
     exchange.answer(message)
 
 

@@ -153,19 +153,23 @@ class Archive:
         parts = [read_part(self._table.place, file.path, rows=file.rows, schema=schema, bounds=bounds) for file in files]
         return pa.concat_tables(parts).combine_chunks()  # rows are picked from one chunk in a quarter of the time
 
-    def cut(self, after: int, max_events: int) -> tuple[int, int]:
-        """Return the id up to which `max_events` lie behind `after`, or the archive's end, and how many they are; 0 for any number."""
+    def cut(self, after: int, max_events: int, *, upto: int = ID_MAX) -> tuple[int, int]:
+        """Return the id up to which `max_events` lie behind `after`, at most `upto` or the archive's end, and how many they are.
+
+        0 is any number.
+        """
         events = 0
-        for group in _groups(self._table.files(), after, ID_MAX):
-            if group[0].low > after and (not max_events or events + sum(file.rows for file in group) < max_events):
-                events += sum(file.rows for file in group)
+        for group in _groups(self._table.files(), after, upto):
+            rows, is_whole = sum(file.rows for file in group), group[0].low > after and all(file.high <= upto for file in group)
+            if is_whole and (not max_events or events + rows < max_events):
+                events += rows
                 continue
             ids = self._read(group, pa.schema([self.schema.field("id")])).column("id").to_numpy()
-            ids = np.sort(ids[ids > after])
+            ids = np.sort(ids[(ids > after) & (ids <= upto)])
             if max_events and events + len(ids) >= max_events:
                 return int(ids[max_events - events - 1]), max_events
             events += len(ids)
-        return self.upto, events
+        return min(self.upto, upto), events
 
     def pieces(self, bounds: RowBounds) -> list[File]:
         """Return the files that may have events within bounds, for tasks to read one by one with `read_file`."""

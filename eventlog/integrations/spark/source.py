@@ -35,6 +35,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from eventlog import blocking
 from eventlog.client.reports import Plan
 from eventlog.errors import EventLogError, EventsTrimmed, InvalidArgument, Unavailable
+from eventlog.ids import ID_MAX, id_before, time_of
 from eventlog.integrations.archive.columns import ArchiveColumns, columns_of, read_columns, record_batch, state_batch
 from eventlog.integrations.archive.events import Judge, facts_of
 from eventlog.integrations.archive.folding import check_final
@@ -69,6 +70,8 @@ if TYPE_CHECKING:
 
 
 STATE_ROWS: Final = 10_000
+_MOMENT_S: Final = 0.002
+_PASSED_S: Final = 10.0  # the low watermark moves with the clock
 RANGE_TYPES: Final = {
     "segments": "STRING",
     "after_id": "BIGINT",
@@ -287,10 +290,8 @@ class _Reading:
     def _plan_over(self, archive: Archive, after: int, *, upto: int | None, max_events: int, max_bytes: int) -> "Plan":
         """Return a plan that begins in an archive: limits are counted over all segments, and end it there at the latest."""
         limit = max_events or (max(max_bytes // archive.event_bytes, 1) if max_bytes else 0)
-        end, events = archive.cut(after, limit)
-        if upto is not None and upto <= end:
-            return Plan(after=after, upto=upto, events=events, bytes=0)
-        if limit:
+        end, events = archive.cut(after, limit, upto=ID_MAX if upto is None else upto)
+        if limit or end == upto:
             return Plan(after=after, upto=end, events=events, bytes=0)
         rest = self._cache.plan(end, upto=upto, segments=self._options.segments or None)
         return Plan(after=after, upto=rest.upto, events=events + rest.events, bytes=rest.bytes)
@@ -547,12 +548,30 @@ class EventsStreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvaila
         if self._is_idle and self._is_still(after, deadline):
             return start
         while True:
-            plan = self._planned = self._plan(after, upto=self._target, **limits)
+            plan = self._planned = self._plan_moments(after, **limits)
             self._is_idle = not plan.events and self._target is None
             if plan.events:
                 return self._offset(plan.upto)
             if time.monotonic() >= deadline or self._is_still(after, deadline):
                 return start
+            time.sleep(_MOMENT_S)  # what has come is of the moment that is passing
+
+    def _plan_moments(self, after: int, **limits: int) -> "Plan":
+        """Return a plan that ends with a whole millisecond, or where that is more than its limits, with the one before.
+
+        Behind a watermark a row is late for Spark if its time is not later than the latest of the micro-batch before.
+        """
+        upto = id_before(time_of(self._cache.log_ends().last_id + 1))
+        upto = upto if self._target is None else min(upto, self._target)
+        plan = self._plan(after, upto=upto, **limits)
+        if not plan.events or not any(limits.values()):
+            return plan
+        rest = self._plan(plan.upto, upto=min(id_before(time_of(plan.upto) + 1), upto))
+        if not rest.events:
+            return plan
+        earlier = id_before(time_of(plan.upto))
+        found = self._plan(after, upto=earlier) if earlier > after else None
+        return found if found is not None and found.events else self._plan(after, upto=rest.upto)
 
     def _count_lost(self, after: int) -> None:
         """Take note of what retention has taken behind an id, where a query goes on without it."""
@@ -581,8 +600,12 @@ class EventsStreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvaila
         return ReadMaxBytes(options.max_bytes_per_trigger) if options.max_bytes_per_trigger else ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 -- Spark's name
-        """Have the query end at what can be seen now."""
-        self._target = self._cache.log_ends(whole=True).last_id
+        """Have the query end with what can be seen now, and the millisecond that it ends in."""
+        target = id_before(time_of(self._cache.log_ends(whole=True).last_id) + 1)
+        give_up_at = time.monotonic() + _PASSED_S
+        while self._cache.log_ends().last_id < target and time.monotonic() < give_up_at:
+            time.sleep(_MOMENT_S)
+        self._target = target
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 -- Spark's name
         """Return the end of the log, for Spark's own figures of lag, and what `progress` needs; the one before where nobody can say it."""

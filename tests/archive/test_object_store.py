@@ -40,7 +40,7 @@ def store() -> Iterator[Any]:
             patch.setenv(name, value)
         client = boto3.client("s3")
         client.create_bucket(Bucket=BUCKET)
-        client.process = server.process
+        client.server = server
         yield client
 
 
@@ -176,10 +176,28 @@ def test_what_is_no_archive_is_refused(client: blocking.Client, cache: blocking.
 
 def test_a_store_that_stands_still_for_a_while(client: blocking.Client, cache: blocking.Cache, store: Any, address: str) -> None:
     write(cache)
-    store.process.send_signal(signal.SIGSTOP)
-    with subprocess.Popen(["sh", "-c", f"sleep 4; kill -CONT {store.process.pid}"]):
+    store.server.process.send_signal(signal.SIGSTOP)
+    with subprocess.Popen(["sh", "-c", f"sleep 4; kill -CONT {store.server.process.pid}"]):
         assert archives.archive(client, cache.name, address, round_events=150).events == 600
     assert archives.open(address).verify().events == 600
+
+
+def test_a_store_that_fails_every_third_call_costs_time_alone(
+    client: blocking.Client, cache: blocking.Cache, store: Any, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(cache)
+    host = store.server.environment["AWS_ENDPOINT_URL"].removeprefix("http://")
+    with subprocess.Popen([sys.executable, "-m", "tests.archive.failing_proxy", host], stdout=subprocess.PIPE, text=True) as failing:
+        assert failing.stdout is not None
+        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{int(failing.stdout.readline())}")
+        try:
+            assert archives.archive(client, cache.name, address, round_events=300).events == 600
+            found = archives.open(address)
+            assert ids_of(found) == [event.id for event in cache.events()]
+            assert found.verify().events == 600
+        finally:
+            failing.kill()
+        assert failing.stdout.read().count("failed") > 5
 
 
 def test_a_commit_of_which_the_answer_was_lost_is_ones_own(client: blocking.Client, cache: blocking.Cache, address: str) -> None:

@@ -357,6 +357,7 @@ def test_an_idle_stream_is_woken_and_told_what_is_wrong(node: NodeProcess, clien
     options = {"servers": node.address, "cache": "still", "startingPosition": "latest", "maxWaitMs": "700"}
     reader = EventLogSource(options).streamReader(StructType([StructField("id", LongType())]))
     start = reader.initialOffset()
+    assert (reader.initialOffset(), reader.partitions(start, start)) == (start, [])
     assert [reader.latestOffset(start, ReadAllAvailable()) for _ in range(3)] == [start] * 3
     for value in (1, 2):
         writing = threading.Timer(0.2, cache.put, ("k", value))

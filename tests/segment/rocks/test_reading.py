@@ -34,11 +34,14 @@ def test_looking_for_what_is_not_there_costs_no_memory(tmp_path):
     del family[b"b"]
     for _ in range(1_000):
         assert peek_values(family, [b"b"]) is None
-    before = resident_bytes()
-    for _ in range(LOOKS // 2):
-        assert peek_values(family, [b"b"]) is None  # deleted
-        assert peek_values(family, [b"c"]) is None  # never there
-    assert resident_bytes() - before < LOOKS * 16  # 32 bytes each would leak if their values were asked for
+    grown = []
+    for _ in range(3):  # what leaks grows each time, and an allocator once
+        before = resident_bytes()
+        for _ in range(LOOKS // 2):
+            assert peek_values(family, [b"b"]) is None  # deleted
+            assert peek_values(family, [b"c"]) is None  # never there
+        grown.append(resident_bytes() - before)
+    assert min(grown) < LOOKS * 8  # 32 bytes each would leak if their values were asked for
     family.close()
 
 

@@ -10,6 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -80,6 +81,14 @@ def written_meanwhile(cache: blocking.Cache) -> Iterator[None]:
         writing.join()
 
 
+def rounds_of(path: Path) -> int:
+    """Return how many rounds an archive has, 0 where it is not there yet."""
+    try:
+        return archives.open(path).verify().rounds
+    except ArchiveRefused:
+        return 0
+
+
 def test_an_archiver_that_goes_on_for_ever_does_so_while_nodes_die_and_stand_still(tmp_path: Path) -> None:
     path = tmp_path / "a"
     with ClusterProcesses(tmp_path / "cluster") as cluster, blocking.connect(*cluster.addresses) as client:
@@ -88,11 +97,7 @@ def test_an_archiver_that_goes_on_for_ever_does_so_while_nodes_die_and_stand_sti
         words = ("archive", "orders", "--to", str(path), "--every", "20ms", "--round-events", "100", "--hold", "64MiB")
         hits: dict[str, int] = {}
 
-        def rounds() -> int:
-            try:
-                return archives.open(path).verify().rounds
-            except ArchiveRefused:
-                return 0
+        rounds = partial(rounds_of, path)
 
         with (
             written_meanwhile(cache),

@@ -12,10 +12,9 @@ from signal import SIGKILL
 import pytest
 
 from eventlog import blocking
-from eventlog.errors import ArchiveRefused
 from eventlog.integrations import archive as archives
 from tests.archive.test_archive import events_of, rows_of
-from tests.archive.test_archive_faults import written_meanwhile
+from tests.archive.test_archive_faults import rounds_of, written_meanwhile
 from tests.process.clusters import ClusterProcesses
 from tests.process.nodes import NodeProcess
 from tests.process.waiting import until
@@ -204,11 +203,7 @@ def test_an_archive_by_tasks_has_each_event_once_while_nodes_die_stand_still_and
         words = ("eventlog_cli", "pipeline", "archive", "orders", "--to", str(path), *own)
         hits: dict[str, int] = {}
 
-        def rounds() -> int:
-            try:
-                return archives.open(path).verify().rounds
-            except ArchiveRefused:
-                return 0
+        rounds = partial(rounds_of, path)
 
         with written_meanwhile(cache):
             running = Program(tmp_path / "log", *words, "--server", ",".join(cluster.addresses))

@@ -194,7 +194,7 @@ def test_a_rebuild_goes_through_while_nodes_die_and_stand_still(tmp_path: Path) 
                 elif fault == "SIGSTOP":
                     cluster.pause(index)
                 else:
-                    cluster.command("admin", "drain", f"n{index + 1}", node=index)
+                    client.admin.drain(f"n{index + 1}")
                 hits[fault] = int(running.poll() is None)
                 if fault == "SIGSTOP":
                     time.sleep(PAUSED_S)

@@ -22,6 +22,7 @@ from tests.process.clusters import ClusterProcesses, ask
 from tests.process.member_ends import greet_as_member
 
 ENTRIES = 200
+ROUNDS = 3
 EVERYBODY = {
     *(
         "hello",
@@ -141,7 +142,11 @@ def test_who_may_ask_what(tmp_path: Path) -> None:
     with ClusterProcesses(tmp_path, segments=4) as cluster:
         cluster.command("cache", "create", "c", "--format", "bytes")
         cluster.command("load", "c", "-", "--key", "k", stdin=b"".join(b'{"k": "%d"}\n' % number for number in range(ENTRIES)))
-        found = asyncio.run(act(cluster, leads=cluster.primaries()[0]))
+        for _ in range(ROUNDS):
+            leads = cluster.primaries()[0]
+            found = asyncio.run(act(cluster, leads=leads))
+            if cluster.primaries()[0] == leads:  # else another node took over in the middle: that happens on a loaded machine
+                break
         assert found == {kind: ("NOT_MEMBER", "NOT_MEMBER", code) for kind, (_, code) in MEMBERS.items()}
         for node in cluster:
             assert ask(node.address, Message(size=pb.Size(cache_id=1))).size_answer.size == ENTRIES

@@ -5,8 +5,7 @@ are of one primary, no stored value lies on both sides of a step and its counts 
 overlap, it says about how much there is. Readers choose by steps where one answer ends, retention up to where it removes. Rows are
 written with the group that makes them and count its primary's alone; encoding them is the node's business.
 
-`LastEvents` finds where the last events of a log begin, by counts of what lies behind some ids, and then behind others
-between two of these.
+`LastEvents` finds where the last events of a log begin, by counts of what lies behind one id after the other.
 """
 
 import bisect
@@ -20,7 +19,6 @@ from eventlog.limits import STEP_BYTES, STEP_EVENTS
 
 Row = tuple[int, int, int, int]  # cache id, id, its primary's events and bytes up to and including it
 _ORIGIN = ID_STEP - 1  # the part of an id that says whose it is
-_PARTS = 4  # what is left is cut into: two bits of the id a round, for three counts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -254,35 +252,38 @@ class StepIndex:
 
 
 class LastEvents:
-    """Looks for an id behind which exactly `events` lie, up to `upto`.
+    """Looks for an id behind which exactly `events` lie.
 
-    More than `events` lie behind `_low`, fewer behind `_high`; before anything is counted that is not known of `_low`, unless the caller
-    knows it of `above`.
+    `behind`, which are more, lie behind `low`, and none behind `high`. A guess lies on the straight line between what is known of two
+    ids, for logs mostly grow evenly, and in their middle after one that did not halve what is between them. Where the events around a
+    guess are told, what lies between two bursts of events is passed over at once.
     """
 
-    def __init__(self, events: int, *, upto: int, above: int = -1) -> None:
+    def __init__(self, events: int, *, low: int, high: int, behind: int) -> None:
         self._events = events
-        self._low, self._high = above, upto
-        self.after: int | None = None if upto else 0
+        self._low, self._high = low, high
+        self._behind_low, self._behind_high = behind, 0
+        self._takes_middle = False
 
-    def ids(self) -> list[int]:
-        """Return the ids, rising, behind which events are to be counted; none when the answer is there."""
-        if self.after is not None:
-            return []
-        if self._low < 0:
-            return [0]
+    def guess(self) -> int:
+        """Return an id behind which events are to be counted."""
         width = self._high - self._low
-        return sorted({self._low + max(width * part // _PARTS, 1) for part in range(1, _PARTS)})
+        if self._takes_middle:
+            return self._low + width // 2
+        part = width * (self._behind_low - self._events) // (self._behind_low - self._behind_high)
+        return self._low + min(max(part, 1), width - 1)
 
-    def take(self, ids: Sequence[int], counts: Sequence[int]) -> None:
-        """Take in how many events lie behind the ids that were asked for."""
-        for id_, count in zip(ids, counts, strict=True):
-            if count == self._events or (count <= self._events and id_ == 0):
-                self.after = id_
-                return
-            if count > self._events:
-                self._low = max(self._low, id_)
-            else:
-                self._high = min(self._high, id_)
-        if self._high - self._low <= 1:
-            self.after = self._high  # retention took some while they were counted: there are fewer now
+    def take(self, id_: int, behind: int, *, last_id: int, next_id: int) -> int | None:
+        """Take in how many events lie behind an id, and return the id that is looked for once it is known.
+
+        `last_id` is of the last event at or below `id_`, and `next_id` of the first one above; 0 where that is not known.
+        """
+        width = self._high - self._low
+        if behind == self._events:
+            return id_
+        if behind > self._events:
+            self._low, self._behind_low = max(id_, next_id - 1), behind
+        else:
+            self._high, self._behind_high = last_id or id_, behind
+        self._takes_middle = not self._takes_middle and 2 * (self._high - self._low) > width
+        return self._high if self._high - self._low <= 1 else None  # retention took some while they were counted: there are fewer now

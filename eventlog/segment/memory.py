@@ -255,13 +255,21 @@ class MemoryStore:
             return found
 
     def last_log(self, lower: bytes, upper: bytes) -> Pair | None:
+        return self.last_logs(((lower, upper),))[0]
+
+    def last_logs(self, ranges: Sequence[Range]) -> list[Pair | None]:
         self.check_open()
         with self._lock:
             log = self.disk.log
-            at = log.at(upper) - 1
-            if at < 0 or log.keys[at] < lower:
-                return None
-            return log.keys[at], log.rows[log.keys[at]]
+            ends = [(lower, log.at(upper) - 1) for lower, upper in ranges]
+            return [(log.keys[at], log.rows[log.keys[at]]) if at >= 0 and log.keys[at] >= lower else None for lower, at in ends]
+
+    def first_log_keys(self, ranges: Sequence[Range]) -> list[bytes | None]:
+        self.check_open()
+        with self._lock:
+            log = self.disk.log
+            begins = [(log.at(lower), upper) for lower, upper in ranges]
+            return [log.keys[at] if at < len(log.keys) and log.keys[at] < upper else None for at, upper in begins]
 
     def get_many(self, keys: list[bytes]) -> list[bytes | None]:
         self.check_open()

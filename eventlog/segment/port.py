@@ -240,6 +240,14 @@ class Store(Protocol):
         """Return the log pair with the greatest key in the range."""
         ...
 
+    def last_logs(self, ranges: Sequence[Range]) -> list[Pair | None]:
+        """Return `last_log` of each of many ranges."""
+        ...
+
+    def first_log_keys(self, ranges: Sequence[Range]) -> list[bytes | None]:
+        """Return the least log key of each of many ranges."""
+        ...
+
     def get_many(self, keys: list[bytes]) -> list[bytes | None]:
         """Return the state values of `keys`, None where there is none."""
         ...

@@ -109,6 +109,16 @@ class StoreContract(ABC):
     def test_the_last_of_each_cache_is_found_from_above(self, store: Store) -> None:
         store.append(log_pairs(3, cache=1) + log_pairs(2, cache=7), [])
         assert store.last_log(*keys.segment_range(1)) == log_pairs(2, cache=7)[-1]
+        between = (keys.cache_range(1, 1)[1], keys.cache_range(1, 7)[0])
+        found = store.last_logs([keys.segment_range(0), keys.cache_range(1, 1), between, keys.cache_range(1, 7), keys.segment_range(2)])
+        assert found == [None, log_pairs(3, cache=1)[-1], None, log_pairs(2, cache=7)[-1], None]
+        first, second = log_pairs(2, cache=7)
+        assert store.last_logs([(first[0], first[0]), (first[0], second[0])]) == [None, first]
+        assert store.last_logs([]) == []
+        behind = (second[0] + b"\0", keys.segment_range(1)[1])
+        ranges = [keys.segment_range(0), keys.cache_range(1, 7), (first[0], first[0]), (first[0] + b"\0", second[0] + b"\0"), behind]
+        assert store.first_log_keys(ranges) == [None, first[0], None, second[0], None]
+        assert store.first_log_keys([]) == []
         assert store.last_log(keys.segment_range(1)[0], keys.cache_range(1, 7)[0]) == log_pairs(3, cache=1)[-1]
 
     def test_meta_rows_come_with_the_log_values_of_their_write(self, store: Store) -> None:
@@ -364,6 +374,7 @@ class StoreContract(ABC):
             lambda: store.write_ends(ends_at(1)),
             lambda: store.read_log(*ALL, bytes_max=1),
             lambda: store.last_log(*ALL),
+            lambda: store.first_log_keys([ALL]),
             lambda: store.get_many([b"a"]),
             lambda: store.get_in_memory([b"a"]),
             lambda: store.read_state(*ALL, limit=1),

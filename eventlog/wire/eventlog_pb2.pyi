@@ -900,24 +900,30 @@ class ListenerChanged(_message.Message):
     def __init__(self, id: _Optional[str] = ...) -> None: ...
 
 class CountAfter(_message.Message):
-    __slots__ = ("cache_id", "ids", "upto")
+    __slots__ = ("cache_id", "ids", "upto", "around")
     CACHE_ID_FIELD_NUMBER: _ClassVar[int]
     IDS_FIELD_NUMBER: _ClassVar[int]
     UPTO_FIELD_NUMBER: _ClassVar[int]
+    AROUND_FIELD_NUMBER: _ClassVar[int]
     cache_id: int
     ids: _containers.RepeatedScalarFieldContainer[int]
     upto: int
-    def __init__(self, cache_id: _Optional[int] = ..., ids: _Optional[_Iterable[int]] = ..., upto: _Optional[int] = ...) -> None: ...
+    around: bool
+    def __init__(self, cache_id: _Optional[int] = ..., ids: _Optional[_Iterable[int]] = ..., upto: _Optional[int] = ..., around: _Optional[bool] = ...) -> None: ...
 
 class CountAfterAnswer(_message.Message):
-    __slots__ = ("events", "bytes", "last_id")
+    __slots__ = ("events", "bytes", "last_id", "last_ids", "next_ids")
     EVENTS_FIELD_NUMBER: _ClassVar[int]
     BYTES_FIELD_NUMBER: _ClassVar[int]
     LAST_ID_FIELD_NUMBER: _ClassVar[int]
+    LAST_IDS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_IDS_FIELD_NUMBER: _ClassVar[int]
     events: _containers.RepeatedScalarFieldContainer[int]
     bytes: _containers.RepeatedScalarFieldContainer[int]
     last_id: int
-    def __init__(self, events: _Optional[_Iterable[int]] = ..., bytes: _Optional[_Iterable[int]] = ..., last_id: _Optional[int] = ...) -> None: ...
+    last_ids: _containers.RepeatedScalarFieldContainer[int]
+    next_ids: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, events: _Optional[_Iterable[int]] = ..., bytes: _Optional[_Iterable[int]] = ..., last_id: _Optional[int] = ..., last_ids: _Optional[_Iterable[int]] = ..., next_ids: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class RetentionSteps(_message.Message):
     __slots__ = ("cache_id", "steps_max", "flush", "after", "upto")

@@ -9,54 +9,54 @@ from hypothesis import strategies as st
 from eventlog.ids import ID_MAX
 from eventlog.read.steps import LastEvents
 
-ROUNDS_MAX = 33  # one, and two bits of 63 a round
+ROUNDS_MAX = 2 * 63  # the middle of what is left, at least every other time
+BURST_ROUNDS_MAX = 10
+HOUR = 3_600_000 << 22  # of ids
+
+LOGS = st.sets(st.integers(1, ID_MAX), min_size=1) | st.sets(st.integers(1, 60), min_size=1)
 
 
-def searched(ids: list[int], events: int, *, upto: int) -> tuple[int, int]:
+def searched(ids: list[int], events: int, *, low: int, high: int, is_around_told: bool) -> tuple[int, int]:
     """Return the answer, and after how many rounds."""
-    search, rounds = LastEvents(events, upto=upto), 0
-    while asked := search.ids():
-        assert asked == sorted(set(asked))
-        search.take(asked, [bisect_right(ids, upto) - bisect_right(ids, id_) for id_ in asked])
-        rounds += 1
-    assert search.after is not None
-    return search.after, rounds
+    search = LastEvents(events, low=low, high=high, behind=bisect_right(ids, high) - bisect_right(ids, low))
+    for rounds in range(1, ROUNDS_MAX + 1):
+        id_ = search.guess()
+        assert low <= id_ <= high
+        at = bisect_right(ids, id_)
+        last_id, next_id = ids[at - 1] if at else 0, ids[at] if at < len(ids) else 0
+        around = (last_id, next_id) if is_around_told else (0, 0)
+        if (after := search.take(id_, bisect_right(ids, high) - at, last_id=around[0], next_id=around[1])) is not None:
+            return after, rounds
+    raise AssertionError("it goes on and on")
 
 
-@given(st.sets(st.integers(1, ID_MAX)) | st.sets(st.integers(1, 60)), st.integers(1, 80), st.integers(0, ID_MAX) | st.integers(0, 60))
-def test_exactly_so_many_events_lie_behind_it(ids: set[int], events: int, upto: int) -> None:
-    there = sorted(ids)
-    after, rounds = searched(there, events, upto=upto)
-    behind = [id_ for id_ in there if after < id_ <= upto]
-    assert behind == [id_ for id_ in there if id_ <= upto][-events:]
-    assert (after == 0) is (len(behind) == bisect_right(there, upto)) or after < there[0]
-    assert rounds <= ROUNDS_MAX
-
-
-@given(st.sets(st.integers(1, ID_MAX), min_size=1) | st.sets(st.integers(1, 60), min_size=1), st.data())
-def test_it_is_looked_for_above_an_id(ids: set[int], data: st.DataObject) -> None:
+@given(LOGS, st.data(), st.booleans())
+def test_exactly_so_many_events_lie_behind_it(ids: set[int], data: st.DataObject, is_around_told: bool) -> None:
     there = sorted(ids)
     behind = data.draw(st.integers(0, len(there) - 1))
-    above = data.draw(st.sampled_from([0, *there[: len(there) - behind - 1]]))
-    search, rounds = LastEvents(behind, upto=data.draw(st.integers(there[-1], ID_MAX)), above=above), 0
-    while asked := search.ids():
-        search.take(asked, [len(there) - bisect_right(there, id_) for id_ in asked])
-        rounds += 1
-    assert search.after is not None
-    assert len(there) - bisect_right(there, search.after) == behind
-    assert rounds <= ROUNDS_MAX
+    low = data.draw(st.sampled_from([0, *there[: len(there) - behind - 1]]))
+    high = data.draw(st.integers(there[-1], ID_MAX))
+    after, _ = searched(there, behind, low=low, high=high, is_around_told=is_around_told)
+    assert len(there) - bisect_right(there, after) == behind
 
 
-@pytest.mark.parametrize("upto", [0, 1, ID_MAX])
-def test_a_log_without_events_is_read_from_its_beginning(upto: int) -> None:
-    assert searched([], 5, upto=upto) == (0, min(upto, 1))
+@pytest.mark.parametrize("events", [1, 99, 5_000, 9_950])
+def test_what_lies_between_bursts_is_passed_over(events: int) -> None:
+    ids = [burst * HOUR + number for burst in range(1, 101) for number in range(100)]
+    after, rounds = searched(ids, events, low=0, high=100 * HOUR + 99, is_around_told=True)
+    assert len(ids) - bisect_right(ids, after) == events
+    assert rounds <= BURST_ROUNDS_MAX
 
 
 def test_events_that_retention_takes_meanwhile_end_it_with_fewer() -> None:
-    search = LastEvents(3, upto=1 << 40)
-    search.take(search.ids(), [9])
-    rounds = 0
-    while asked := search.ids():
-        search.take(asked, [2 if id_ > 1_000 else 9 for id_ in asked])
-        rounds += 1
-    assert (search.after, rounds <= ROUNDS_MAX) == (1_001, True)
+    search = LastEvents(3, low=0, high=1 << 40, behind=9)
+    for _ in range(ROUNDS_MAX):
+        id_ = search.guess()
+        if (after := search.take(id_, 2 if id_ > 1_000 else 9, last_id=0, next_id=0)) is not None:
+            break
+    assert after == 1_001
+
+
+def test_events_that_retention_takes_between_two_counts_end_it_too() -> None:
+    search = LastEvents(3, low=0, high=100, behind=9)
+    assert search.take(50, 9, last_id=50, next_id=300) == 100

@@ -7,8 +7,9 @@ from typing import Protocol
 
 import numpy as np
 
+from eventlog.arrays import Ints
 from eventlog.batch.layout import read_head
-from eventlog.ids import ID_STEP, FlakeClock, time_of
+from eventlog.ids import ID_MAX, ID_STEP, FlakeClock, time_of
 from eventlog.node.background import aside
 from eventlog.node.cluster.primaries import Led, Primaries
 from eventlog.read.steps import StepIndex
@@ -73,10 +74,10 @@ class ListenerLag:
         return (await self.counted(cache, ids, upto=upto, segments=segments, timeout_ms=timeout_ms)).behind
 
     async def counted(
-        self, cache: CacheState, ids: Sequence[int], *, upto: int, segments: Sequence[int] = (), timeout_ms: int
+        self, cache: CacheState, ids: Sequence[int], *, upto: int, segments: Sequence[int] = (), around: bool = False, timeout_ms: int
     ) -> "Counted":
-        """Return the same, and which event is the last. Raises PrimariesMissing."""
-        question = Message(count_after=pb.CountAfter(cache_id=cache.cache_id, ids=ids, upto=upto))
+        """Return the same, which event is the last, and if asked what lies around each id. Raises PrimariesMissing."""
+        question = Message(count_after=pb.CountAfter(cache_id=cache.cache_id, ids=ids, upto=upto, around=around))
         answer = partial(self.count_after, cache, question.count_after)
         told = await self._node.primaries.ask(question, answer, segments=segments, timeout_ms=timeout_ms)
         answers = [one.count_after_answer for one in told]
@@ -84,26 +85,27 @@ class ListenerLag:
         nbytes = np.sum([list(answer.bytes) for answer in answers], axis=0).tolist()
         is_told = bool(upto) and all(one.HasField("last_id") for one in answers)
         last_id = max((one.last_id for one in answers), default=0) if is_told else None
-        return Counted(behind=list(zip(events, nbytes, strict=True)), last_id=last_id)
+        return Counted(behind=list(zip(events, nbytes, strict=True)), last_id=last_id, around=_around(answers, len(ids)))
 
     async def count_after(self, cache: CacheState, request: pb.CountAfter, led: Led) -> Message:
         """Return how many events of segments that are led here are kept above each id; their bytes are an estimate."""
         last_id = self._node.tail.last_id(cache.cache_id)
         all_events, all_bytes = self._node.steps.now(cache.cache_id)
-        ends, trimmed = cache.next_offsets.copy(), cache.trimmed_offsets.copy()
-        after = partial(offsets_after, self._node.store, cache.cache_id, led.segments)
+        segments = np.array(led.segments, np.int64)
+        ends, first_offsets = cache.next_offsets[segments], cache.trimmed_offsets[segments] + 1
         answer = pb.CountAfterAnswer()
         if request.upto:
-            answer.last_id = 0
-            for last in await aside(partial(last_events, self._node.store, cache.cache_id, led.segments, request.upto)):
-                ends[last.segment] = last.offset + 1
-                if last.offset > trimmed[last.segment]:
-                    answer.last_id = max(answer.last_id, last.id)
+            last = await aside(partial(last_events, self._node.store, cache.cache_id, led.segments, request.upto))
+            ends = last.offsets + 1
+            answer.last_id = last.highest(first_offsets)
         for id_ in request.ids:
             events = 0
-            if id_ < last_id:
-                first_offsets = await aside(partial(after, id_))
-                events = sum(max(int(ends[segment]) - max(offset, int(trimmed[segment]) + 1), 0) for segment, offset in first_offsets)
+            if id_ < last_id or request.around:
+                last = await aside(partial(last_events, self._node.store, cache.cache_id, led.segments, id_))
+                events = int(np.maximum(ends - np.maximum(last.offsets + 1, first_offsets), 0).sum())
+                if request.around:
+                    answer.last_ids.append(last.highest(first_offsets))
+                    answer.next_ids.append(await aside(partial(next_id, self._node.store, cache.cache_id, led.segments, last, after=id_)))
             answer.events.append(events)
             answer.bytes.append(events * all_bytes // all_events if all_events else 0)
         return Message(count_after_answer=answer)
@@ -113,38 +115,61 @@ class ListenerLag:
 class Counted:
     """Events and about how many bytes are kept behind each of some ids, and the id of the last event that counts.
 
-    That is 0 where there is none, and None where nobody asked up to which id, or a node is older and does not tell.
+    That is 0 where there is none, and None where nobody asked up to which id, or a node is older and does not tell. `around` has for each
+    id the last event at or below it and the first one above, 0 where there is none or that is not known.
     """
 
     behind: list[tuple[int, int]]
     last_id: int | None
+    around: list[tuple[int, int]]
+
+
+def _around(answers: Sequence[pb.CountAfterAnswer], ids: int) -> list[tuple[int, int]]:
+    if any(len(one.next_ids) != ids for one in answers):
+        return [(0, 0)] * ids  # nobody asked, or a node is older
+    last_ids, next_ids = (zip(*table, strict=True) for table in ([one.last_ids for one in answers], [one.next_ids for one in answers]))
+    return [(max(last), min(filter(None, next_), default=0)) for last, next_ in zip(last_ids, next_ids, strict=True)]
 
 
 @dataclass(frozen=True, slots=True)
-class LastEvent:
-    """The last event of a segment at or below an id; its offset is -1 where there is none."""
+class LastEvents:
+    """The last events of some segments at or below an id, kept or not; an offset is -1 and an id 0 where there is none.
 
-    segment: int
-    offset: int
-    id: int
+    `next_ids` are of the events behind them that lie in the same stored values, 0 where there is none.
+    """
+
+    offsets: Ints
+    ids: Ints
+    next_ids: Ints
+
+    def highest(self, first_offsets: Ints) -> int:
+        """Return the highest id of those that are kept, 0 where none is."""
+        return int(self.ids[self.offsets >= first_offsets].max(initial=0))
 
 
-def last_events(store: Store, cache_id: int, segments: Sequence[int], id_: int) -> list[LastEvent]:
-    """Return of each segment the last event at or below an id, kept or not."""
-    found = []
-    for segment in segments:
-        lower, _ = keys.cache_range(segment, cache_id)
-        _, upper = keys.log_range(segment, cache_id, after=0, upto=id_)
-        pair = store.last_log(lower, upper)
-        last = LastEvent(segment, -1, 0)
+def last_events(store: Store, cache_id: int, segments: Sequence[int], id_: int) -> LastEvents:
+    """Return of each segment the last event at or below an id."""
+    ranges = [(keys.cache_range(segment, cache_id)[0], keys.log_range(segment, cache_id, after=0, upto=id_)[1]) for segment in segments]
+    found = LastEvents(np.full(len(ranges), -1, np.int64), np.zeros(len(ranges), np.int64), np.zeros(len(ranges), np.int64))
+    for index, pair in enumerate(store.last_logs(ranges)):
         if pair is not None:
             head = read_head(pair[1], where=f"log, key {pair[0].hex()}")
             place = min((id_ - head.base) // ID_STEP, head.count - 1)
-            last = LastEvent(segment, head.first_offset + place, head.base + place * ID_STEP)
-        found.append(last)
+            found.offsets[index] = head.first_offset + place
+            found.ids[index] = head.base + place * ID_STEP
+            if place < head.count - 1:
+                found.next_ids[index] = found.ids[index] + ID_STEP
     return found
 
 
-def offsets_after(store: Store, cache_id: int, segments: Sequence[int], id_: int) -> list[tuple[int, int]]:
-    """Return (segment, offset of the first event above `id_`)."""
-    return [(last.segment, last.offset + 1) for last in last_events(store, cache_id, segments, id_)]
+def next_id(store: Store, cache_id: int, segments: Sequence[int], last: LastEvents, *, after: int) -> int:
+    """Return the lowest id in some segments above one behind which `last` was found, 0 where there is none."""
+    within = last.next_ids[last.next_ids > 0].tolist()
+    ends = np.flatnonzero(last.next_ids == 0).tolist()
+    found = store.first_log_keys([keys.log_range(segments[index], cache_id, after=after, upto=ID_MAX - 1) for index in ends])
+    return min([*within, *(keys.parse_log_key(key)[2] for key in found if key is not None)], default=0)
+
+
+def offsets_after(store: Store, cache_id: int, segments: Sequence[int], id_: int) -> Ints:
+    """Return of each segment the offset of the first event above `id_`."""
+    return last_events(store, cache_id, segments, id_).offsets + 1

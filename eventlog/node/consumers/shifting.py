@@ -70,9 +70,10 @@ class Shifting:
 
 def _shift(store: Store, cache: CacheState, request: pb.ShiftPlaces, segments: Sequence[int]) -> list[Shifted]:
     found = []
-    for segment, end in offsets_after(store, cache.cache_id, segments, request.upto):
+    ends = offsets_after(store, cache.cache_id, segments, request.upto).tolist()
+    for segment, end in zip(segments, ends, strict=True):
         id_ = request.ids[segment]
-        [(_, offset)] = offsets_after(store, cache.cache_id, [segment], id_)
+        [offset] = offsets_after(store, cache.cache_id, [segment], id_).tolist()
         first = int(cache.trimmed_offsets[segment]) + 1
         begin = max(offset, first)
         goal = min(max(begin + request.by, first), max(begin, end))  # a place behind what is committed everywhere stays

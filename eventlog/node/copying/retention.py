@@ -125,7 +125,7 @@ class RetentionSteps:
         offsets = await aside(partial(offsets_after, self._node.store, cache.cache_id, led, upto))
         log = self.own_log(cache, led)
         nbytes = next((step.nbytes for step in log.steps if step.id >= upto), log.now.nbytes)
-        events = sum(max(offset, int(cache.trimmed_offsets[segment]) + 1) for segment, offset in offsets)
+        events = int(np.maximum(offsets, cache.trimmed_offsets[np.array(led, np.int64)] + 1).sum())
         return Exact(fewer_heads(heads), OwnStep(upto, events, nbytes))
 
 

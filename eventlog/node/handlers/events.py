@@ -216,7 +216,11 @@ async def last_events(node: CountingNode, exchange: Exchange) -> None:
     """Say behind which id the last events of a cache lie: counted by the primaries of its segments, and not read."""
     request = exchange.message.last_events
     count = _counting(node, exchange, node.caches.find(request.cache_id), segments=list(request.segments))
-    after = await _behind_which(count, LastEvents(request.events, upto=request.upto), upto=request.upto)
+    after = 0
+    if request.upto:
+        found = await count([0], upto=request.upto)
+        if found.behind[0][0] > request.events:
+            after = await _behind_which(count, found, request.events, low=0, upto=request.upto)
     exchange.answer(Message(last_events_answer=LastEventsAnswer(after=after)))
 
 
@@ -237,27 +241,36 @@ def _counting(node: CountingNode, exchange: Exchange, cache: CacheState, *, segm
         raise NoEvents(cache=cache.name)
     if any(segment >= node.segments for segment in segments):
         raise InvalidArgument(why=f"segment {max(segments)} of {node.segments}")
-    return partial(node.listener_lag.counted, cache, segments=segments, timeout_ms=time_to_ask(exchange))
+    return partial(node.listener_lag.counted, cache, segments=segments, around=True, timeout_ms=time_to_ask(exchange))
 
 
-async def _behind_which(count: Counting, search: LastEvents, *, upto: int) -> int:
-    """Return the id that is looked for; 0 where there are no more events."""
-    while ids := search.ids():
-        search.take(ids, [found for found, _ in (await count(ids, upto=upto)).behind])
-    return search.after or 0
+async def _behind_which(count: Counting, found: Counted, events: int, *, low: int, upto: int) -> int:
+    """Return an id between `low` and `upto` behind which so many events lie, fewer than `found`."""
+    [(behind, _)], [(_, next_id)] = found.behind, found.around
+    search = LastEvents(events, low=max(low, next_id - 1), high=found.last_id or upto, behind=behind)
+    after = None
+    while after is None:
+        id_ = search.guess()
+        found = await count([id_], upto=upto)
+        [(last_id, next_id)] = found.around
+        after = search.take(id_, found.behind[0][0], last_id=last_id, next_id=next_id)
+    return after
 
 
 async def plan_events(node: CountingNode, exchange: Exchange) -> None:
     """Say with which event about so many behind an id end, as the primaries count them; nothing is read."""
     request = exchange.message.plan_events
     after, upto = request.after, request.upto
+    if after >= upto:
+        exchange.answer(Message(plan_events_answer=PlanEventsAnswer(upto=after)))
+        return
     count = _counting(node, exchange, node.caches.find(request.cache_id), segments=list(request.segments))
-    found = await count([after], upto=upto) if after < upto else Counted(behind=[(0, 0)], last_id=0)
+    found = await count([after], upto=upto)
     ((events, nbytes),) = found.behind
     limits = [request.max_events or events, max(request.max_bytes * events // nbytes, 1) if request.max_bytes and nbytes else events]
     wanted = min(events, *limits)
     if wanted < events:
-        upto = await _behind_which(count, LastEvents(events - wanted, upto=upto, above=after), upto=upto)
+        upto = await _behind_which(count, found, events - wanted, low=after, upto=upto)
         found = await count([after], upto=upto)
         ((events, nbytes),) = found.behind
     end = (found.last_id or upto) if events else after  # `upto` of nodes that do not tell: no event is above the last and below it

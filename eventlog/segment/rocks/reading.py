@@ -35,9 +35,14 @@ def read_pairs(family: Rdict, span: Range, *, limit: int | None, judge: Judge) -
     return calling(lambda: _walk_pairs(family, span, limit), judge)
 
 
-def last_pair(family: Rdict, span: Range, *, judge: Judge) -> Pair | None:
-    """Return the last pair of a range."""
-    return calling(lambda: _step_back(family, span), judge)
+def last_pairs(family: Rdict, ranges: Sequence[Range], *, judge: Judge) -> list[Pair | None]:
+    """Return the last pair of each range."""
+    return calling(lambda: _step_back(family, ranges), judge) if ranges else []
+
+
+def first_keys(family: Rdict, ranges: Sequence[Range], *, judge: Judge) -> list[bytes | None]:
+    """Return the first key of each range."""
+    return calling(lambda: _seek_keys(family, ranges), judge) if ranges else []
 
 
 def get_values(family: Rdict, keys: list[bytes], *, judge: Judge) -> list[bytes | None]:
@@ -110,15 +115,32 @@ def _walk_pairs(family: Rdict, span: Range, limit: int | None) -> list[Pair]:
     return found
 
 
-def _step_back(family: Rdict, span: Range) -> Pair | None:
-    lower, upper = span
-    iterator = family.iter(_below(upper))
-    iterator.seek_to_last()
-    if iterator.valid():
+def _step_back(family: Rdict, ranges: Sequence[Range]) -> list[Pair | None]:
+    iterator = family.iter(_below(max(upper for _, upper in ranges)))
+    seek, key_of, value_of, step_back = iterator.seek_for_prev, iterator.key, iterator.value, iterator.prev
+    found: list[Pair | None] = []
+    for lower, upper in ranges:
+        seek(upper)
+        key = key_of()
+        if key == upper:
+            step_back()
+            key = key_of()
+        if key is None:
+            iterator.status()
+        found.append((key, value_of()) if key is not None and key >= lower else None)
+    return found
+
+
+def _seek_keys(family: Rdict, ranges: Sequence[Range]) -> list[bytes | None]:
+    iterator = family.iter(_below(max(upper for _, upper in ranges)))
+    found: list[bytes | None] = []
+    for lower, upper in ranges:
+        iterator.seek(lower)
         key = iterator.key()
-        return (key, iterator.value()) if key >= lower else None
-    iterator.status()
-    return None
+        if key is None:
+            iterator.status()
+        found.append(key if key is not None and key < upper else None)
+    return found
 
 
 def _below(upper: bytes) -> ReadOptions:

@@ -42,7 +42,7 @@ from eventlog.segment.port import Identity, Pair, Range, Snapshot, StoreEnds, St
 from eventlog.segment.rocks.ends import SUM_KEY, DurableCounts, EndsFile, RowSum, changed, create_ends, decode_sum, open_ends, total_of
 from eventlog.segment.rocks.failing import NO_SPACE, STALL, Judge, calling, closing_error, compacting_error, is_damage, reading_error
 from eventlog.segment.rocks.opening import Database, close_database, create_database, open_database
-from eventlog.segment.rocks.reading import RocksSnapshot, get_values, last_pair, peek_values, read_pairs, read_values
+from eventlog.segment.rocks.reading import RocksSnapshot, first_keys, get_values, last_pairs, peek_values, read_pairs, read_values
 from eventlog.segment.rocks.settled import Settling, read_settled
 
 T = TypeVar("T")
@@ -58,6 +58,7 @@ class RocksStore:
         self, directory: Directory, *, label: Label, database: Database, ends_file: EndsFile, rows: RowSum, options: StoreOptions
     ) -> None:
         self._directory = directory
+        self._where = str(directory.database)
         self._label = label
         self._database: Database | None = database
         self._ends_file = ends_file
@@ -197,7 +198,13 @@ class RocksStore:
         return read_values(self._open().log, ranges, bytes_max=bytes_max, judge=self._judging("log"))
 
     def last_log(self, lower: bytes, upper: bytes) -> Pair | None:
-        return last_pair(self._open().log, (lower, upper), judge=self._judging("log"))
+        return self.last_logs(((lower, upper),))[0]
+
+    def last_logs(self, ranges: Sequence[Range]) -> list[Pair | None]:
+        return last_pairs(self._open().log, ranges, judge=self._judging("log"))
+
+    def first_log_keys(self, ranges: Sequence[Range]) -> list[bytes | None]:
+        return first_keys(self._open().log, ranges, judge=self._judging("log"))
 
     def get_many(self, keys: list[bytes]) -> list[bytes | None]:
         return get_values(self._open().state, keys, judge=self._judging("state"))
@@ -271,7 +278,7 @@ class RocksStore:
         if why is not None and self._failure is None:
             if is_damage(why):
                 self._note(why)
-            raise closing_error(str(self._directory.database))(why)
+            raise closing_error(self._where)(why)
 
     def take_as_it_is(self) -> None:
         """Have meta rows and state be those that there are, however old."""
@@ -292,7 +299,7 @@ class RocksStore:
         return self._open()
 
     def _judging(self, family: str) -> Judge:
-        return reading_error(f"{family} in {self._directory.database}", self._note)
+        return reading_error(f"{family} in {self._where}", self._note)
 
     def _note(self, why: str) -> None:
         self.unreadable = self.unreadable or why

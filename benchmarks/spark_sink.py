@@ -113,7 +113,7 @@ def spark_writes(address: Address, folder: Path, rows: int) -> dict[str, SinkCos
         with blocking.connect(address.text) as client:
             for turn in ("warming", "measured"):
                 found["noop"] = measured(address, rows, lambda: frame.write.format("noop").mode("overwrite").save())
-                for mode in ("put", "insert"):
+                for mode in ("upsert", "insert"):
                     cache = client.create_cache(f"spark-{mode}-{turn}").name
                     writing = frame.write.format("eventlog").options(servers=address.text, cache=cache, mode=mode).mode("append")
                     found[mode] = measured(address, rows, writing.save)
@@ -154,11 +154,11 @@ def run(scale: Scale) -> Iterator[Row]:
         make(directory / "rows", rows)
         client = in_child(client_puts, node.address, directory / "rows", rows)
         spark = in_child(spark_writes, node.address, directory / "rows", rows)
-    sink, insert, noop = spark["put"], spark["insert"], spark["noop"]
+    sink, insert, noop = spark["upsert"], spark["insert"], spark["noop"]
     yield against("sink, Spark, beside noop", ours=sink.writer_us, bare=noop.writer_us, unit="us CPU", at_most=None)
     yield against("sink, Spark, beside the client of put_many", ours=sink.writer_us, bare=client.writer_us, unit="us CPU", at_most=None)
     yield against("sink, node, beside put_many", ours=sink.node_us, bare=client.node_us, unit="us CPU", at_most=None)
-    yield against("mode=insert, node, beside mode=put", ours=insert.node_us, bare=sink.node_us, unit="us CPU", at_most=None)
+    yield against("mode=insert, node, beside mode=upsert", ours=insert.node_us, bare=sink.node_us, unit="us CPU", at_most=None)
     for name, cost in (("sink", sink), ("mode=insert", insert)):
         yield rate(
             f"{name}, all in, beside put_many",

@@ -9,7 +9,7 @@ written with the group that makes them and count its primary's alone; encoding t
 """
 
 import bisect
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import groupby
 from operator import itemgetter

@@ -76,7 +76,7 @@ def test_what_cannot_be_is_named(differs, why):
 
 
 def test_a_sink_puts_unless_it_is_to_insert_and_shares_its_rate_among_tasks():
-    assert (sink_options(NEEDED).mode, sink_options(NEEDED).rate) == ("put", 0)
+    assert (sink_options(NEEDED).mode, sink_options(NEEDED).rate) == ("upsert", 0)
     found = sink_options(NEEDED | {"Mode": "insert", "rate": "500", "tasks": "4"})
     assert (found.mode, found.rate, found.tasks) == ("insert", 500, 4)
 
@@ -84,7 +84,7 @@ def test_a_sink_puts_unless_it_is_to_insert_and_shares_its_rate_among_tasks():
 @pytest.mark.parametrize(
     ("differs", "why"),
     [
-        ({"mode": "upsert"}, "mode is 'upsert': use put, insert"),
+        ({"mode": "put"}, "mode is 'put': use upsert, insert"),
         ({"mode": "insert", "removeColumn": "gone"}, "writes new ones alone"),
         ({"rate": "5"}, "give rate and tasks"),
         ({"tasks": "5"}, "give rate and tasks"),

@@ -20,7 +20,7 @@ def write(frame: Any, addresses: str, cache: str, **options: str) -> None:
     frame.write.format("eventlog").options(servers=addresses, cache=cache, **options).mode("append").save()
 
 
-def refusal(frame: Any, node: NodeProcess, cache: str, *, mode: str = "append", option_mode: str = "put", **options: str) -> str:
+def refusal(frame: Any, node: NodeProcess, cache: str, *, mode: str = "append", option_mode: str = "upsert", **options: str) -> str:
     with pytest.raises(Exception) as raised:
         frame.write.format("eventlog").options(servers=node.address, cache=cache, mode=option_mode, **options).mode(mode).save()
     return str(raised.value)

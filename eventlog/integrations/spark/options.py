@@ -81,9 +81,9 @@ _RANGE: Final = re.compile(r"([0-9]{1,5})(?:-([0-9]{1,5}))?")
 
 Word = Literal["earliest", "latest"]
 Rows = Literal["events", "state", "ranges"]
-WriteMode = Literal["put", "insert"]
+WriteMode = Literal["upsert", "insert"]
 _CORRUPT: Final[dict[str, Corrupt]] = {"column": "column", "null": "null", "fail": "fail"}
-_MODES: Final[dict[str, WriteMode]] = {"put": "put", "insert": "insert"}
+_MODES: Final[dict[str, WriteMode]] = {"upsert": "upsert", "insert": "insert"}
 _ROWS: Final[dict[str, Rows]] = {"events": "events", "state": "state", "ranges": "ranges"}
 _WORDS: Final[dict[str, Word]] = {"earliest": "earliest", "latest": "latest"}
 
@@ -165,7 +165,7 @@ class SinkOptions:
     transaction: str = ""
     remove_column: str = ""
     keep_ms: int = STAGE_KEEP_MS_DEFAULT
-    mode: WriteMode = "put"
+    mode: WriteMode = "upsert"
     rate: int = 0
     tasks: int = 0
     client: Mapping[str, Any] = field(default_factory=dict)

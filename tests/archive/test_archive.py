@@ -20,7 +20,7 @@ import pytest
 from pyarrow.fs import PyFileSystem
 
 from eventlog import blocking
-from eventlog.errors import ArchiveDamaged, ArchiveRefused, ArchiveTaken, CorruptData, EventsTrimmed, InvalidArgument
+from eventlog.errors import ArchiveDamaged, ArchiveRefused, ArchiveTaken, CorruptData, EventLogError, EventsTrimmed, InvalidArgument
 from eventlog.ids import ID_MAX, TIME_SHIFT, time_of
 from eventlog.integrations import archive as archives
 from eventlog.integrations.archive.auditing import DIFFERENCES_MAX, DifferingHours, HourDifference, first_unlike, unlike_hours
@@ -256,6 +256,28 @@ def test_what_is_not_archived_yet_is_held_back_and_goes_when_it_is(client: block
     done = archives.archive(client, cache.name, tmp_path / "a")
     client.run_retention(cache.name)
     assert cache.log_ends().first_id > done.after, "a hold that is there moves on, whoever archives"
+
+
+def test_a_round_that_is_not_committed_is_held_back_all_the_same(client: blocking.Client, cache: blocking.Cache, tmp_path: Path) -> None:
+    write(cache, rounds=1)
+    path = tmp_path / "a"
+    archives.archive(client, cache.name, path, hold=1 << 30)
+    write(cache)
+
+    in_the_way = path / "_delta_log" / f"{len(list(path.glob('_delta_log/*.json'))):020}.json"
+
+    def lost_before_commit(ranges: Sequence[Range], _values: str) -> Iterator[Made]:
+        yield from [write_range(cache, wanted, place_of(path)) for wanted in ranges]
+        in_the_way.mkdir()
+
+    with pytest.raises((EventLogError, OSError)):
+        archives.archive(client, cache.name, path, run=lost_before_commit)
+    in_the_way.rmdir()
+    assert client.listeners.describe(f"archive.{cache.name}").position_id == archives.open(path).upto
+    client.alter_cache(cache.name, retain_events=10)
+    client.run_retention(cache.name)
+    archives.archive(client, cache.name, path)
+    archives.open(path).verify()
 
 
 def test_an_audit_finds_what_differs_and_compares_what_the_nodes_keep(

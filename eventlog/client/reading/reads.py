@@ -111,7 +111,7 @@ class CacheReads(CacheByKey):
     ) -> Plan:
         """Return up to which id to read behind `after` for about so many events or bytes, 0 for any number; nothing is read.
 
-        At most `upto`, by default all that can be seen now. At least one event is planned where there is one, and never more than
+        Up to `upto` at most, and to what can be seen now. At least one event is planned where there is one, and never more than
         `max_events`. What is planned stays so: no event comes between ids that can be seen. A read of `(after, plan.upto]` later, at any
         node, gets these events, or is told that retention has taken some.
 

@@ -29,7 +29,7 @@ from eventlog.node.consumers.listener_lag import offsets_after
 from eventlog.node.consumers.listeners import Listeners
 from eventlog.node.copying.replicate import Replicas
 from eventlog.node.copying.trimmed_copies import TrimmedCopies
-from eventlog.node.reading.answers import Reads, when_seen
+from eventlog.node.reading.answers import Reads, limit_once_seen
 from eventlog.node.reclaiming import Reclaiming
 from eventlog.node.writing.storage import StorageThread
 from eventlog.read.steps import StepIndex
@@ -208,7 +208,7 @@ class Retention:
             look = closer_look(plan, limits_of(cache), physical_ms=self._node.clock.physical_ms())
             is_new = look is not None and look != self._looks.get(cache.cache_id)
             if plan.removes or is_new or (is_forced and not limits_of(cache).are_none):
-                committed = await self._committed(cache)
+                committed = await limit_once_seen(self._node.reads, cache, owner=self, wait_ms=_SEEN_MS_MAX)
                 logs, holds, ceiling = await self._ask_all(cache, flush=True)
                 plan = self._plan(cache, merged(logs), holds, ceiling=min(ceiling, committed))
                 if plan.window:
@@ -244,13 +244,6 @@ class Retention:
     def _held(self, cache: CacheState, whole: CacheLog, holds: Sequence[Hold]) -> dict[str, int]:
         now_ms = self._node.clock.physical_ms()
         return {hold.listener: held_percent(whole, hold, limits_of(cache), physical_ms=now_ms) for hold in holds}
-
-    async def _committed(self, cache: CacheState) -> int:
-        """Return an id up to which everything is committed that ever will be: as high as readers see by now."""
-        seen: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        when_seen(self._node.reads, cache, lambda _: None if seen.done() else seen.set_result(None), owner=self, wait_ms=_SEEN_MS_MAX)
-        await seen
-        return self._node.reads.limit()
 
     async def _ask_all(self, cache: CacheState, *, flush: bool) -> tuple[list[CacheLog], list[Hold], int]:
         """Return the logs of all primaries, what is held back, and the lowest of their ceilings."""

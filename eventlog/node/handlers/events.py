@@ -13,7 +13,7 @@ from eventlog.node.cluster.primaries import time_to_ask
 from eventlog.node.consumers.listener_lag import Counted, ListenerLag
 from eventlog.node.consumers.listeners import KnownListener, Listeners
 from eventlog.node.consumers.near import NearReaders
-from eventlog.node.reading.answers import Reads, when_seen
+from eventlog.node.reading.answers import Reads, limit_once_seen, when_seen
 from eventlog.node.reading.closing import Closing
 from eventlog.node.reading.crowds import give as give_answer
 from eventlog.node.reading.crowds import refuse as refuse_answer
@@ -207,6 +207,7 @@ def log_ends(node: ReadingNode, exchange: Exchange) -> None:
 class CountingNode(Protocol):
     """What counting events needs of a node."""
 
+    reads: Reads
     caches: Caches
     segments: int
     listener_lag: ListenerLag
@@ -260,11 +261,13 @@ async def _behind_which(count: Counting, found: Counted, events: int, *, low: in
 async def plan_events(node: CountingNode, exchange: Exchange) -> None:
     """Say with which event about so many behind an id end, as the primaries count them; nothing is read."""
     request = exchange.message.plan_events
-    after, upto = request.after, request.upto
+    cache, after, upto = node.caches.find(request.cache_id), request.after, request.upto
+    count = _counting(node, exchange, cache, segments=list(request.segments))
+    if upto > node.reads.limit():  # above it events may still come below those that are there
+        upto = min(upto, await limit_once_seen(node.reads, cache, owner=exchange.connection, wait_ms=CLOSE_UP_MS_MAX))
     if after >= upto:
         exchange.answer(Message(plan_events_answer=PlanEventsAnswer(upto=after)))
         return
-    count = _counting(node, exchange, node.caches.find(request.cache_id), segments=list(request.segments))
     found = await count([after], upto=upto)
     ((events, nbytes),) = found.behind
     limits = [request.max_events or events, max(request.max_bytes * events // nbytes, 1) if request.max_bytes and nbytes else events]

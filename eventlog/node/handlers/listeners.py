@@ -22,7 +22,7 @@ from eventlog.node.cluster.primaries import Led, Primaries, time_to_ask
 from eventlog.node.consumers.inner import Inner
 from eventlog.node.consumers.listener_lag import ListenerLag
 from eventlog.node.consumers.listeners import Listeners, described, spec_in
-from eventlog.node.reading.answers import Reads, when_seen
+from eventlog.node.reading.answers import Reads, limit_once_seen
 from eventlog.node.reading.installed import InstalledFilters
 from eventlog.predicate.spec import FilterSpec
 from eventlog.state.caches import Caches, CacheState
@@ -61,7 +61,7 @@ async def register_listener(node: ListenersHandlersGround, exchange: Exchange) -
     _check_kept(durable=request.durable, holds=bool(request.hold_bytes or request.hold_ms), expires=bool(request.expire_ms))
     spec = await _checked(node, cache, spec_in(request.filter))
     with node.listeners.home.registering(cache.cache_id, hold_bytes=request.hold_bytes, hold_ms=request.hold_ms):
-        last_id = await _last_id(node, cache, exchange)
+        last_id = await limit_once_seen(node.reads, cache, owner=exchange.connection, wait_ms=_SEEN_MS_MAX)
         first_id = await _first_id(node, cache, exchange)
         record = ListenerRecord(
             id=request.id,
@@ -137,7 +137,7 @@ async def alter_listener(node: ListenersHandlersGround, exchange: Exchange) -> N
     if request.HasField("filter"):
         cache = node.caches.find(record.cache_id)
         spec = await _checked(node, cache, spec_in(request.filter))
-        from_id = request.from_id or await _last_id(node, cache, exchange)
+        from_id = request.from_id or await limit_once_seen(node.reads, cache, owner=exchange.connection, wait_ms=_SEEN_MS_MAX)
         kept = await node.listeners.home.alter(request.id, lambda found: altered(change(found), spec, from_id=from_id))
     else:
         kept = await node.listeners.home.alter(request.id, change)
@@ -273,18 +273,6 @@ async def _checked(node: ListenersHandlersGround, cache: CacheState, spec: Filte
     if found.version != spec.version:
         await node.installed_filters.check(found.name, found.version)
     return found
-
-
-async def _last_id(node: ListenersHandlersGround, cache: CacheState, exchange: Exchange) -> int:
-    """Return the id up to which readers see everything that was committed anywhere before now."""
-    found: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-
-    def seen(_: bool) -> None:  # noqa: FBT001 -- what `when_seen` says: of a place before the end a reader may begin as well
-        if not found.done():
-            found.set_result(node.reads.limit())
-
-    when_seen(node.reads, cache, seen, owner=exchange.connection, wait_ms=_SEEN_MS_MAX)
-    return await found
 
 
 async def _first_id(node: ListenersHandlersGround, cache: CacheState, exchange: Exchange) -> int:

@@ -587,3 +587,11 @@ def when_seen(reads: Reads, cache: CacheState, done: Callable[[bool], None], *, 
         )
 
     reads.end(reach)
+
+
+async def limit_once_seen(reads: Reads, cache: CacheState, *, owner: object, wait_ms: int) -> int:
+    """Return the id up to which readers see everything that was committed anywhere before the call, or lower after `wait_ms`."""
+    is_seen: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    when_seen(reads, cache, lambda _: None if is_seen.done() else is_seen.set_result(None), owner=owner, wait_ms=wait_ms)
+    await is_seen
+    return reads.limit()

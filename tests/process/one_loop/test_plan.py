@@ -2,8 +2,9 @@
 
 import pytest
 
+import eventlog
 from eventlog.errors import InvalidArgument, NoEvents
-from tests.process.one_loop.clients import client_of, cluster_of, run, until_spread
+from tests.process.one_loop.clients import address, client_of, cluster_of, run, until_spread
 
 EVENTS = 300
 
@@ -78,6 +79,32 @@ def test_a_plan_of_all_there_is_ends_with_the_last_event_that_is_kept(tmp_path):
             assert (plan.upto, plan.events) == (kept[-1], len(kept))
             plan = await cache.plan(0, upto=gone[-1])
             assert (plan.upto, plan.events) == (0, 0), "what retention has taken is no end"
+
+    run(act())
+
+
+def test_a_plan_ends_where_readers_see_everything_whatever_end_was_asked_for(tmp_path):
+    async def act():
+        async with cluster_of(tmp_path) as cluster:
+            await until_spread(cluster)
+            lonely, other = cluster.nodes[0], cluster.nodes[1]
+            async with eventlog.connect(address(other), timeout_ms=3_000) as client:
+                cache = await filled(client)
+                every = [event async for event in cache.events()]
+                lonely.cut_off()  # nobody takes it for dead, so nobody else promises for what it leads
+                key = next(key for n in range(EVENTS - 20) if cluster.leader((key := f"k{n}").encode()) is other.node)
+                stored = await cache.put(key, 1, timeout_ms=60_000)
+                segment = next(event.segment for event in every if event.key == key)
+                before = [event.id for event in every if event.segment == segment]
+                plan = await cache.plan(0, upto=stored.id, segments=[segment])
+                assert (plan.upto, plan.events) == (before[-1], len(before)), "events of other segments may still come below it"
+                assert (await cache.plan(every[-1].id, upto=stored.id, segments=[segment])).events == 0
+                lonely.join_again()
+                async for event in cache.events(before[-1], segments=[segment], follow=True):
+                    assert event.id == stored.id
+                    break
+                plan = await cache.plan(0, upto=stored.id, segments=[segment])
+                assert (plan.upto, plan.events) == (stored.id, len(before) + 1)
 
     run(act())
 

@@ -132,7 +132,7 @@ def _around(answers: Sequence[pb.CountAfterAnswer], ids: int) -> list[tuple[int,
 
 
 @dataclass(frozen=True, slots=True)
-class SegmentEnds:
+class AtOrBelow:
     """The last events of some segments at or below an id, kept or not; an offset is -1 and an id 0 where there is none.
 
     `next_ids` are of the events behind them that lie in the same stored values, 0 where there is none.
@@ -147,10 +147,10 @@ class SegmentEnds:
         return int(self.ids[self.offsets >= first_offsets].max(initial=0))
 
 
-def last_events(store: Store, cache_id: int, segments: Sequence[int], id_: int) -> SegmentEnds:
+def last_events(store: Store, cache_id: int, segments: Sequence[int], id_: int) -> AtOrBelow:
     """Return of each segment the last event at or below an id."""
     ranges = [(keys.cache_range(segment, cache_id)[0], keys.log_range(segment, cache_id, after=0, upto=id_)[1]) for segment in segments]
-    found = SegmentEnds(np.full(len(ranges), -1, np.int64), np.zeros(len(ranges), np.int64), np.zeros(len(ranges), np.int64))
+    found = AtOrBelow(np.full(len(ranges), -1, np.int64), np.zeros(len(ranges), np.int64), np.zeros(len(ranges), np.int64))
     for index, pair in enumerate(store.last_logs(ranges)):
         if pair is not None:
             head = read_head(pair[1], where=f"log, key {pair[0].hex()}")
@@ -162,7 +162,7 @@ def last_events(store: Store, cache_id: int, segments: Sequence[int], id_: int) 
     return found
 
 
-def next_id(store: Store, cache_id: int, segments: Sequence[int], last: SegmentEnds, *, after: int) -> int:
+def next_id(store: Store, cache_id: int, segments: Sequence[int], last: AtOrBelow, *, after: int) -> int:
     """Return the lowest id in some segments above one behind which `last` was found, 0 where there is none."""
     within = last.next_ids[last.next_ids > 0].tolist()
     ends = np.flatnonzero(last.next_ids == 0).tolist()

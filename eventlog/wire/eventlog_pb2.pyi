@@ -1100,20 +1100,30 @@ class FetchAnswer(_message.Message):
     def __init__(self, upto: _Optional[int] = ..., values: _Optional[int] = ..., trimmed: _Optional[_Iterable[int]] = ..., trimmed_ids: _Optional[_Iterable[int]] = ..., trimmed_offsets: _Optional[_Iterable[int]] = ..., runs: _Optional[int] = ..., changes: _Optional[bool] = ..., passed: _Optional[_Iterable[int]] = ..., next_offsets: _Optional[_Iterable[int]] = ..., epochs: _Optional[_Iterable[int]] = ..., scanned_bytes: _Optional[int] = ...) -> None: ...
 
 class GetTopology(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("copies",)
+    COPIES_FIELD_NUMBER: _ClassVar[int]
+    copies: bool
+    def __init__(self, copies: _Optional[bool] = ...) -> None: ...
 
 class TopologyAnswer(_message.Message):
-    __slots__ = ("epoch", "primaries", "nodes", "number")
+    __slots__ = ("epoch", "primaries", "nodes", "number", "copies")
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     PRIMARIES_FIELD_NUMBER: _ClassVar[int]
     NODES_FIELD_NUMBER: _ClassVar[int]
     NUMBER_FIELD_NUMBER: _ClassVar[int]
+    COPIES_FIELD_NUMBER: _ClassVar[int]
     epoch: int
     primaries: _containers.RepeatedScalarFieldContainer[int]
     nodes: _containers.RepeatedCompositeFieldContainer[NodeAddress]
     number: int
-    def __init__(self, epoch: _Optional[int] = ..., primaries: _Optional[_Iterable[int]] = ..., nodes: _Optional[_Iterable[_Union[NodeAddress, _Mapping]]] = ..., number: _Optional[int] = ...) -> None: ...
+    copies: _containers.RepeatedCompositeFieldContainer[SegmentCopies]
+    def __init__(self, epoch: _Optional[int] = ..., primaries: _Optional[_Iterable[int]] = ..., nodes: _Optional[_Iterable[_Union[NodeAddress, _Mapping]]] = ..., number: _Optional[int] = ..., copies: _Optional[_Iterable[_Union[SegmentCopies, _Mapping]]] = ...) -> None: ...
+
+class SegmentCopies(_message.Message):
+    __slots__ = ("nodes",)
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    nodes: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, nodes: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class NodeAddress(_message.Message):
     __slots__ = ("number", "address")

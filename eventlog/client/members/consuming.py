@@ -11,7 +11,7 @@ from eventlog.client.members.member import OUTAGE_MS_DEFAULT, MemberOptions, OnO
 from eventlog.client.members.work import PREFETCH_DEFAULT, WorkConsumer
 from eventlog.client.reading.filtering import Parameters, Select, filter_of
 from eventlog.client.reading.reads import CacheReads
-from eventlog.client.reading.wanted import OnTrimmed, Reading, checked_trimmed, start_of
+from eventlog.client.reading.wanted import ON_TRIMMED, OnTrimmed, Reading, one_of, start_of
 from eventlog.errors import InvalidArgument
 from eventlog.groups.record import AssignorName, Mode, checked_name, checked_timeout
 from eventlog.limits import ACK_TIMEOUT_MS_MAX, SESSION_TIMEOUT_MS_DEFAULT
@@ -203,4 +203,4 @@ def _outage(outage_ms: int) -> int:
 def _no_resync(on_trimmed: str) -> OnTrimmed:
     if on_trimmed == "resync":
         raise InvalidArgument(why="a group does not read state: on_trimmed is error or earliest")
-    return checked_trimmed(on_trimmed)
+    return one_of(ON_TRIMMED, on_trimmed, option="on_trimmed")

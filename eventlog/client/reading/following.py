@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import math
+import random
 import sys
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
@@ -21,8 +22,8 @@ from eventlog.events import Event, EventSource
 from eventlog.routing.retry import NEEDS_CONNECTION
 from eventlog.routing.routes import NOBODY
 from eventlog.transport.stream import Reply
+from eventlog.wire.eventlog_pb2 import GetTopology, Message, PollAnswer, Watch
 from eventlog.wire.eventlog_pb2 import LogEnds as LogEndsMessage
-from eventlog.wire.eventlog_pb2 import Message, PollAnswer, Watch
 
 log = logging.getLogger("eventlog.client")
 LISTENER_POLL_WAIT_MS = 30_000
@@ -120,7 +121,7 @@ class Follower:
         while True:
             began = math.inf
             try:
-                connection = await patience.connection(self._primary_of(reading), is_long=True)
+                connection = await patience.connection(await self._node_for(reading), is_long=True)
                 began = loop.time()
                 watch = Message(watch=Watch(poll=reading.poll(cache_id), follow=follow))
                 stream = connection.stream(watch, credit_bytes=self._options.read_ahead_bytes)
@@ -142,11 +143,16 @@ class Follower:
                     patience.has_progress()  # a reader to which nothing happened was not looking for a node meanwhile
                 await patience.wait_after(error)
 
-    def _primary_of(self, reading: Reading) -> int:
-        """Return the node that leads all segments of a read: it has what it answers, and any other one would ask it."""
-        routes = self._nodes.routes
-        primaries = set() if routes is None else {routes.primary(segment) for segment in reading.segments}
-        return primaries.pop() if len(primaries) == 1 else NOBODY
+    async def _node_for(self, reading: Reading) -> int:
+        """Return a node that has all segments of a read: it answers what it has itself, and any other one would ask it."""
+        if reading.read_from == "owner":
+            routes = self._nodes.routes
+            primaries = set() if routes is None else {routes.primary(segment) for segment in reading.segments}
+            return primaries.pop() if len(primaries) == 1 else NOBODY
+        answer = (await self._requests.ask(Message(get_topology=GetTopology(copies=True)))).message.topology_answer
+        copies = [set(one.nodes) for segment, one in enumerate(answer.copies) if not reading.segments or segment in reading.segments]
+        having = set.intersection(*copies) if copies else set()
+        return random.choice(sorted(having)) if having else NOBODY  # noqa: S311 -- to share the load, and not a secret
 
     async def _poll(self, reading: Reading, cache_id: int, *, interval_ms: int = 0, wait_ms: int = 0) -> Answers:
         held_percent = 0

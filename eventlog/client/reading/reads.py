@@ -136,7 +136,8 @@ class CacheReads(CacheByKey):
         Begins at the first event kept unless `from_id` (an id, `earliest`, `latest` or a token), `from_time` (that moment or later) or
         `position` (a token, as `event.position` has) says otherwise, or with the last `tail` events of the log of now, of which those are
         yielded that match; ends with `until_id`, inclusive. Lost connections are made good.
-        `segments` are read alone; `poll_interval_ms` asks at an interval instead of being woken.
+        `segments` are read alone; `poll_interval_ms` asks at an interval instead of being woken. Segments that one node leads are read
+        there, or with `read_from="any"` at any node that has them, which spares their primary.
 
         The nodes answer only what matches `where`, a predicate of SQL with `parameters` for its placeholders, or the installed `filter`
         of this name (`name@2` for a version) with its `params`; of the value only the fields in `select`, where they are named.

@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from operator import index
-from typing import Any, Literal, TypedDict
+from typing import Any, Final, Literal, TypedDict, TypeVar
 
 import numpy as np
 
@@ -26,8 +26,13 @@ from eventlog.wire.eventlog_pb2 import Filter, Poll, PollAnswer
 
 OnTrimmed = Literal["error", "earliest", "resync"]
 OnStalled = Literal["wait", "error"]
+ReadFrom = Literal["owner", "any"]
+ON_TRIMMED: Final[tuple[OnTrimmed, ...]] = ("error", "earliest", "resync")
+_ON_STALLED: Final[tuple[OnStalled, ...]] = ("wait", "error")
+_READ_FROM: Final[tuple[ReadFrom, ...]] = ("owner", "any")
 Start = int | Literal["latest"]
 Scope = tuple[str, int, int]  # cluster, cache id, segments
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +51,7 @@ class Reading:
     max_bytes: int = 0
     accept_diverged: bool = False
     on_stalled: OnStalled = "wait"
+    read_from: ReadFrom = "owner"
     filter: Filter | None = None
     listener: str = ""
     goes_on: bool = False
@@ -147,32 +153,16 @@ def checked_tail(tail: int) -> int:
     return index(tail)
 
 
-def checked_trimmed(on_trimmed: str) -> OnTrimmed:
-    """Return what to do about trimmed events.
+def one_of(words: Sequence[T], given: str, *, option: str) -> T:
+    """Return the word that is given.
 
     Raises:
-        InvalidArgument: none of the three words.
+        InvalidArgument: none of the words.
     """
-    if on_trimmed == "earliest":
-        return "earliest"
-    if on_trimmed == "error":
-        return "error"
-    if on_trimmed == "resync":
-        return "resync"
-    raise InvalidArgument(why=f"on_trimmed is {on_trimmed!r}: use error, earliest or resync")
-
-
-def checked_stalled(on_stalled: str) -> OnStalled:
-    """Return what to do about segments that stand still.
-
-    Raises:
-        InvalidArgument: neither of the two words.
-    """
-    if on_stalled == "error":
-        return "error"
-    if on_stalled == "wait":
-        return "wait"
-    raise InvalidArgument(why=f"on_stalled is {on_stalled!r}: use wait or error")
+    for word in words:
+        if word == given:
+            return word
+    raise InvalidArgument(why=f"{option} is {given!r}: use {', '.join(map(str, words[:-1]))} or {words[-1]}")
 
 
 def segments_of(segments: Collection[int] | None, *, of: int) -> tuple[int, ...]:
@@ -275,6 +265,7 @@ class ReadOptions(PollOptions, total=False):
     tail: int | None
     follow: bool
     on_stalled: OnStalled
+    read_from: ReadFrom
     poll_interval_ms: int | None
 
 
@@ -299,6 +290,7 @@ class PollWanted:
     tail: int | None = None
     follow: bool = False
     on_stalled: OnStalled = "wait"
+    read_from: ReadFrom = "owner"
     poll_interval_ms: int | None = None
 
     def reading(self, from_id: int | str | None, *, max_bytes: int) -> tuple[Start, Reading]:
@@ -319,8 +311,9 @@ class PollWanted:
         is_placed = any(given is not None for given in (from_id, self.from_time, self.position))
         reading = Reading(
             position=place,
-            on_trimmed=checked_trimmed(self.on_trimmed),
-            on_stalled=checked_stalled(self.on_stalled),
+            on_trimmed=one_of(ON_TRIMMED, self.on_trimmed, option="on_trimmed"),
+            on_stalled=one_of(_ON_STALLED, self.on_stalled, option="on_stalled"),
+            read_from=one_of(_READ_FROM, self.read_from, option="read_from"),
             accept_diverged=self.accept_diverged,
             max_bytes=min(max_bytes, ANSWER_BYTES_MAX),
             listener=self.listener or "",

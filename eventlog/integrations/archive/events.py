@@ -42,7 +42,7 @@ _PLACES: Final = {"ids": "id", "segments": "segment", "offsets": "offset", "epoc
 _JUDGED: Final = ("where", "parameters", "select")
 _BOTH: Final = ("segments", "order", "max_bytes", "columns")
 _ALWAYS: Final = ("id", "segment", "offset", "epoch", "kind", "key")
-_NODES: Final = ("follow", "on_trimmed", "on_stalled", "poll_interval_ms")
+_NODES: Final = ("follow", "on_trimmed", "on_stalled", "read_from", "poll_interval_ms")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -61,7 +61,8 @@ def event_batches(
     None is the archive that is noted with the cache, opened where the read needs it; without one the nodes have what there is.
 
     Options are `where`, `parameters`, `select`, `segments` and `columns`, which hold for both, and `order`, `max_bytes`, `follow`,
-    `on_trimmed`, `on_stalled` and `poll_interval_ms`, which are the nodes'. A beginning before the archive's is asked of the nodes.
+    `on_trimmed`, `on_stalled`, `read_from` and `poll_interval_ms`, which are the nodes'. A beginning before the archive's is asked of
+    the nodes.
 
     Raises:
         ArchiveRefused: it is another cache's.

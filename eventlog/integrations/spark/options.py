@@ -40,6 +40,7 @@ _NAMES: Final = {
     "partitions": "partitions",
     "maxpartitions": "max_partitions",
     "fetchbytes": "fetch_bytes",
+    "readfrom": "read_from",
     "rows": "rows",
     "asof": "as_of",
     "archive": "archive",
@@ -58,6 +59,7 @@ _SHOWN: Final = (
         "partitions",
         "maxPartitions",
         "fetchBytes",
+        "readFrom",
         "rows",
         "asOf",
     ),
@@ -82,9 +84,11 @@ _RANGE: Final = re.compile(r"([0-9]{1,5})(?:-([0-9]{1,5}))?")
 Word = Literal["earliest", "latest"]
 Rows = Literal["events", "state", "ranges"]
 WriteMode = Literal["upsert", "insert"]
+ReadFrom = Literal["owner", "any"]
 _CORRUPT: Final[dict[str, Corrupt]] = {"column": "column", "null": "null", "fail": "fail"}
 _MODES: Final[dict[str, WriteMode]] = {"upsert": "upsert", "insert": "insert"}
 _ROWS: Final[dict[str, Rows]] = {"events": "events", "state": "state", "ranges": "ranges"}
+_READ_FROM: Final[dict[str, ReadFrom]] = {"owner": "owner", "any": "any"}
 _WORDS: Final[dict[str, Word]] = {"earliest": "earliest", "latest": "latest"}
 
 
@@ -124,6 +128,7 @@ class SourceOptions:
     partitions: int = 0
     max_partitions: int = PARTITIONS_MAX
     fetch_bytes: int = ANSWER_BYTES_MAX
+    read_from: ReadFrom = "owner"
     rows: Rows = "events"
     as_of: Start | None = None
     archive: str | None = None
@@ -332,28 +337,19 @@ def _position(text: str, *, option: str) -> Start:
     return Start(token=text)
 
 
-def _rows(text: str, *, option: str) -> Rows:
-    if text not in _ROWS:
-        raise InvalidArgument(why=f"{option} is {text!r}: use {', '.join(_ROWS)}")
-    return _ROWS[text]
-
-
 def _archive(text: str, *, option: str) -> str:
     if not text.strip():
         raise InvalidArgument(why=f"{option} is empty: give a path or an address, or none for what the nodes keep alone")
     return "" if text.lower() == "none" else text
 
 
-def _mode(text: str, *, option: str) -> WriteMode:
-    if text not in _MODES:
-        raise InvalidArgument(why=f"{option} is {text!r}: use {', '.join(_MODES)}")
-    return _MODES[text]
+def _one_of(words: Mapping[str, Any]) -> Callable[..., Any]:
+    def read(text: str, *, option: str) -> Any:
+        if text not in words:
+            raise InvalidArgument(why=f"{option} is {text!r}: use {', '.join(words)}")
+        return words[text]
 
-
-def _corrupt(text: str, *, option: str) -> Corrupt:
-    if text not in _CORRUPT:
-        raise InvalidArgument(why=f"{option} is {text!r}: use {', '.join(_CORRUPT)}")
-    return _CORRUPT[text]
+    return read
 
 
 def _moment(text: str, *, option: str) -> Start:
@@ -378,10 +374,11 @@ _READERS: Final[dict[str, Callable[..., Any]]] = {
     **dict.fromkeys(("parameters", "params"), _json),
     **dict.fromkeys(("starting_position", "ending_position"), _position),
     "segments": _segments,
-    "rows": _rows,
-    "corrupt": _corrupt,
+    "rows": _one_of(_ROWS),
+    "corrupt": _one_of(_CORRUPT),
     "archive": _archive,
-    "mode": _mode,
+    "mode": _one_of(_MODES),
     "as_of": _moment,
+    "read_from": _one_of(_READ_FROM),
     "fail_on_data_loss": _flag,
 }

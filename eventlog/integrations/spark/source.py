@@ -322,7 +322,12 @@ class _Reading:
             return
         is_avro, rows_of = _columns_of(options).is_avro, self._shape.reader()
         on_trimmed = "error" if options.fail_on_data_loss else "earliest"
-        asked = {"max_bytes": options.fetch_bytes, "columns": read_columns(self._shape.read), "on_trimmed": on_trimmed}
+        asked = {
+            "max_bytes": options.fetch_bytes,
+            "columns": read_columns(self._shape.read),
+            "on_trimmed": on_trimmed,
+            "read_from": options.read_from,
+        }
         for batch in range_batches(self._cache, wanted, **asked, **options.reading()):
             yield rows_of(record_batch(batch, self._shape.read, cache=options.cache, is_avro=is_avro))
 

@@ -28,9 +28,16 @@ class Leaders:
         self._segments = segments
         self._is_telling = False
         self._told = 0
+        self._metadata: Metadata | None = None
+
+    def copies(self) -> list[list[int]]:
+        """Return of each segment the nodes that have everything committed of it, as far as this one knows."""
+        found = {} if self._metadata is None else self._metadata.view.segments
+        return [[one.node for one in found[segment].record.in_sync] if segment in found else [] for segment in range(self._segments)]
 
     def join(self, metadata: Metadata) -> None:
         """Follow the metadata from now on."""
+        self._metadata = metadata
         self._learn(metadata.view.topology(self._segments))
         metadata.hooks.append(self._changed)
 

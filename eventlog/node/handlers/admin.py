@@ -157,4 +157,6 @@ def get_topology(node: AdminHandlersGround, exchange: Exchange) -> None:
     answer.primaries.extend(topology.primaries)
     for number, address in sorted(topology.addresses.items()):
         answer.nodes.add(number=number, address=address)
+    if exchange.message.get_topology.copies:
+        answer.copies.extend(pb.SegmentCopies(nodes=nodes) for nodes in node.leaders.copies())
     exchange.answer(message)

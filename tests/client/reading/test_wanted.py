@@ -10,9 +10,8 @@ from eventlog.client.reading.following import say_held
 from eventlog.client.reading.wanted import (
     PollWanted,
     Reading,
-    checked_stalled,
     checked_tail,
-    checked_trimmed,
+    one_of,
     position_after,
     read_token,
     segments_of,
@@ -89,11 +88,11 @@ def test_segments_are_sorted_and_in_range() -> None:
             segments_of(wrong, of=4)
 
 
-def test_what_to_do_about_trimmed_events_is_one_of_three_words() -> None:
+def test_what_is_one_of_a_few_words_is_told_by_them() -> None:
     words = ("error", "earliest", "resync")
-    assert tuple(map(checked_trimmed, words)) == words
-    with pytest.raises(InvalidArgument, match="latest"):
-        checked_trimmed("latest")
+    assert tuple(one_of(words, word, option="on_trimmed") for word in words) == words
+    with pytest.raises(InvalidArgument, match="on_trimmed is 'latest': use error, earliest or resync"):
+        one_of(words, "latest", option="on_trimmed")
 
 
 def test_a_scalar_reader_goes_on_after_the_last_id() -> None:
@@ -149,8 +148,8 @@ def test_a_stall_is_waited_for_unless_it_is_to_be_an_error() -> None:
     with pytest.raises(Unavailable, match="segment 3, which node 2 leads, holds readers of all events since 1970-01-01T00:00:00"):
         Reading(on_stalled="error").check_stalled(held)
     Reading(on_stalled="error").check_stalled(())
-    with pytest.raises(InvalidArgument, match="on_stalled"):
-        checked_stalled("perhaps")
+    with pytest.raises(InvalidArgument, match="on_stalled is 'perhaps': use wait or error"):
+        PollWanted(on_stalled="perhaps").reading(None, max_bytes=0)  # type: ignore[arg-type]
 
 
 def test_what_a_forced_primary_gave_up_is_accepted_by_request() -> None:

@@ -144,6 +144,11 @@ class ListenerProgress:
         self._ids: Ints | None = None
         self._offsets = self._epochs = NONE
 
+    @property
+    def cache_id(self) -> int:
+        """Of which cache it is."""
+        return self._scope[1]
+
     def move(self, position: Position) -> bool:
         """Take in where a listener was polled at; return whether that is any further, in any segment.
 

@@ -32,6 +32,7 @@ from tests.kafka import java_mains
 from tests.kafka.mirrors import ORDER, SEGMENTS, WAIT_MS, Record, by_confluent, check, folded, read, wait
 from tests.process.cli_ends import Shell
 from tests.process.nodes import NodeProcess
+from tests.process.waiting import until
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(300)]
 
@@ -364,13 +365,17 @@ def test_it_begins_where_it_is_told_and_again_where_it_is_reset_to(client: block
     with pytest.raises(MirrorRuns):
         client.mirrors.reset(name, to="earliest")
     client.mirrors.pause(name)
+    until(lambda: not sum(shard.lag_events for shard in client.mirrors.status(name).shards))
+    assert all(shard.position_id >= events[9].id for shard in client.mirrors.status(name).shards), "it shows how far it is"
     cache.put("late", 1)
+    assert sum(shard.lag_events for shard in client.mirrors.status(name).shards) == 1
     assert client.mirrors.reset(name, to=events[4].id, dry_run=True).from_id == events[4].id
     assert client.mirrors.describe(name).from_id == first.mirror.from_id
     client.mirrors.reset(name, to=events[14].id)
     paused = client.mirrors.status(name, wait_ms=1_000)
     assert paused.is_behind
     assert {shard.state for shard in paused.shards} == {"paused"}
+    assert sum(shard.lag_events for shard in paused.shards) == 6, "what comes again is not there yet"
     client.mirrors.resume(name)
     wait(client, name)
     again = [one.id for one in read(broker, first.mirror.topic)]

@@ -6,7 +6,7 @@ again twice a second, so that each knows within a second what it has to run, and
 
 import asyncio
 import secrets
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from functools import partial
 from typing import Any, Final, Protocol
@@ -28,6 +28,7 @@ from eventlog.errors import (
     VersionMismatch,
 )
 from eventlog.ids import TIME_SHIFT, FlakeClock
+from eventlog.integrations.kafka.mirror_answers import begin_at, is_behind, shown, told
 from eventlog.integrations.kafka.registries import INTERNAL, HttpRegistry, MirrorRegistry, OwnRegistry
 from eventlog.integrations.kafka.shard import Shard
 from eventlog.integrations.kafka.signals import Signals
@@ -365,7 +366,7 @@ class Mirrors:
         """
         if mirror.format != "debezium":
             return
-        begin = _begin_at(request, last_id=(last_id := await self._end()), first_id=(await self._log_ends(mirror)).first_id)
+        begin = begin_at(request, last_id=(last_id := await self._end()), first_id=(await self._log_ends(mirror)).first_id)
         until = min(last_id, cache.from_id + (_HEARD_MS << TIME_SHIFT))
         if until <= begin:
             return
@@ -385,7 +386,7 @@ class Mirrors:
             await kafka.create(mirror.letters_topic, partitions=letters.PARTITIONS, settings=_KEPT_FOR_EVER)
         listener = await self._listener(mirror, hold_bytes=request.mirror.hold_bytes or _HOLD_BYTES_DEFAULT)
         try:
-            from_id = _begin_at(request, last_id=listener.last_id, first_id=listener.first_id)
+            from_id = begin_at(request, last_id=listener.last_id, first_id=listener.first_id)
             begun = msgspec.structs.replace(mirror, from_id=from_id, signals_from=listener.last_id)
             await self._change(lambda book: book.added(begun))
         except EventLogError:
@@ -493,7 +494,7 @@ class Mirrors:
             return (await connection.request(asked, timeout_ms=REQUEST_TIMEOUT_MS_DEFAULT)).message.log_ends_answer
 
     async def _reset_to(self, mirror: Mirror, request: pb.ResetMirror) -> int:
-        return _begin_at(request, last_id=await self._end(), first_id=(await self._log_ends(mirror)).first_id)
+        return begin_at(request, last_id=await self._end(), first_id=(await self._log_ends(mirror)).first_id)
 
     async def _end(self) -> int:
         """Return an id at or above everything that was committed anywhere before this call."""
@@ -514,7 +515,7 @@ class Mirrors:
         deadline, pause_s = loop.time() + request.wait_ms / 1000, _LOOK_S
         while True:
             shards = await self._shards(mirror, upto=upto, timeout_ms=time_to_ask(exchange))
-            behind = [one for one in shards if _is_behind(mirror, one)] if upto else []
+            behind = [one for one in shards if is_behind(mirror, one)] if upto else []
             if not behind or loop.time() >= deadline or any(one.state in STANDING for one in behind):
                 break
             await asyncio.sleep(min(pause_s, max(deadline - loop.time(), _LOOK_S)))
@@ -530,17 +531,26 @@ class Mirrors:
 
     async def _status_here(self, mirror: Mirror, upto: int, led: Led) -> Message:
         """Say how the shards stand whose homes are led here."""
-        own = [shard for shard, home in enumerate(homes(mirror, segments=self._node.segments)) if home in led.segments]
         terms = dict(zip(led.segments, led.epochs, strict=True))
+        own = {shard: terms[home] for shard, home in enumerate(homes(mirror, segments=self._node.segments)) if home in terms}
+        running = {shard: report for shard in own if (report := self._reports.get(f"{mirror.name}/{shard}")) is not None}
+        running = {shard: report for shard, report in running.items() if report.revision == mirror.revision}
+        before = await self._acknowledged(mirror, [shard for shard in own if shard not in running])
+        reports = [running.get(shard) or Report(shard=shard, term=term, upto=before[shard]) for shard, term in own.items()]
         cache = self._node.caches.get(mirror.cache_id)
-        found = []
-        for shard, home in enumerate(homes(mirror, segments=self._node.segments)):
-            if shard in own:
-                report = self._reports.get(f"{mirror.name}/{shard}")
-                if report is None or report.revision != mirror.revision:
-                    report = Report(shard=shard, term=terms[home])  # it has not begun, or with what the mirror was before
-                found.append(await self._shown(mirror, report, cache, upto=upto))
-        return Message(mirror_status_answer=pb.MirrorStatusAnswer(shards=found))
+        shards = [await self._shown(mirror, report, cache, upto=upto) for report in reports]
+        return Message(mirror_status_answer=pb.MirrorStatusAnswer(shards=shards))
+
+    async def _acknowledged(self, mirror: Mirror, shards: Sequence[int]) -> dict[int, int]:
+        """Return up to which id shards that do not run have let retention have what came before, or where they are to begin."""
+        begun = [shard for shard in shards if await self.has_begun(mirror, shard)]
+        found = dict.fromkeys(shards, mirror.from_id)
+        if begun:
+            async with self.source(mirror) as source:
+                ids = await source.acknowledged_ids()
+            for shard in begun:
+                found[shard] = max(int(ids[segments_of(shard, mirror, segments=self._node.segments)].min()), mirror.from_id)
+        return found
 
     async def _shown(self, mirror: Mirror, report: Report, cache: CacheState | None, *, upto: int) -> pb.MirrorShard:
         lag = 0
@@ -554,82 +564,12 @@ class Mirrors:
                     cache, [after], upto=upto, segments=of, timeout_ms=REQUEST_TIMEOUT_MS_DEFAULT
                 )
                 lag = counted[0][0]
-        return pb.MirrorShard(
-            mirror=mirror.name,
-            shard=report.shard,
-            node=self._node.name,
-            term=report.term,
-            state="paused" if mirror.state == "paused" else report.state,
-            since_ms=report.since_ms,
-            why=report.why,
-            position=report.position,
-            position_id=report.upto,
-            lag_events=lag,
-            lag_ms=report.lag_ms(self.wall_ms()) if lag else 0,
-            events_per_second=report.rate(asyncio.get_running_loop().time()),
-            events=report.events,
-            transactions=report.transactions,
-            aborts=report.aborts,
-            dead_letters=report.dead_letters,
-        )
+        now_s = asyncio.get_running_loop().time()
+        return shown(mirror, report, node=self._node.name, lag=lag, now_ms=self.wall_ms(), now_s=now_s)
 
 
 def _begun_key(mirror: Mirror, shard: int) -> bytes:
     return ROUTE + f"\0begun/{mirror.name}/{shard}".encode()
-
-
-def _is_behind(mirror: Mirror, shard: pb.MirrorShard) -> bool:
-    """Return whether something is not in Kafka yet: events, or as far as is known entries of a snapshot."""
-    return bool(shard.lag_events) or (mirror.has_snapshot and shard.state != "running")
-
-
-def told(mirror: Mirror) -> pb.Mirror:
-    """Return a mirror as it is answered."""
-    found = pb.Mirror(
-        name=mirror.name,
-        cache=mirror.cache,
-        cache_id=mirror.cache_id,
-        kafka=mirror.kafka,
-        topic=mirror.topic,
-        prefix=mirror.prefix,
-        progress_topic=mirror.progress_topic,
-        partitions=mirror.partitions,
-        shards=mirror.shards,
-        format=mirror.format,
-        encoding=mirror.encoding,
-        key_field=mirror.key_field,
-        no_tombstones=not mirror.has_tombstones,
-        interval_ms=mirror.interval_ms,
-        from_id=mirror.from_id,
-        snapshot=mirror.has_snapshot,
-        state=mirror.state,
-        topic_settings=mirror.topic_settings,
-        schema=mirror.schema,
-        schema_type=mirror.schema_type,
-        on_too_large=mirror.on_too_large,
-        registry=mirror.registry,
-    )
-    if mirror.filter:
-        found.filter.ParseFromString(mirror.filter)
-    return found
-
-
-def _begin_at(request: "pb.AddMirror | pb.ResetMirror", *, last_id: int, first_id: int) -> int:
-    """Return behind which id a mirror begins.
-
-    Raises:
-        InvalidArgument: nothing says where, or it lies ahead of everything.
-    """
-    kind = request.WhichOneof("from") if isinstance(request, pb.AddMirror) else request.WhichOneof("to")
-    if kind == "earliest":
-        return first_id - 1 if first_id else last_id
-    if kind in {"latest", "snapshot"}:
-        return last_id
-    if kind != "id":
-        raise InvalidArgument(why="say where to begin: earliest, latest, snapshot or an id")
-    if request.id > last_id:
-        raise InvalidArgument(why=f"id {request.id} lies ahead of the last one, {last_id}")
-    return request.id
 
 
 def _guarded(handler: Handler, check: Callable[[Message], Any]) -> Handler:

@@ -377,6 +377,7 @@ class _Copying:
     async def run(self, at: SegmentPositions) -> Reaction:
         """Copy what follows a place until the writer is worn. Raises whatever ends it before."""
         reading = asyncio.create_task(self._read(at), name="mirror reading")
+        self._committed = at
         try:
             self._shard.runs()
             self._shard.stands(int(at.ids.min()), self._source.token(at))
@@ -396,6 +397,9 @@ class _Copying:
         finally:
             reading.cancel()
             await asyncio.gather(reading, return_exceptions=True)
+            with suppress(EventLogError, TimeoutError):  # so that a mirror that stands still shows how far it is
+                async with asyncio.timeout(_ACKNOWLEDGED_S):
+                    await self._source.acknowledge(self._committed)
         return Reaction(next="anew", state="starting", why="")
 
     def _is_past_overlap(self, at: SegmentPositions) -> bool:
@@ -560,6 +564,7 @@ class _Copying:
             )  # else a successor would look for what retention may have taken since
             self._saved = upto, now
         self._shard.stands(upto, self._source.token(at))
+        self._committed = at
         if now - self._acknowledged_at >= _ACKNOWLEDGED_S:
             self._acknowledged_at = now
             with suppress(ListenerNotFound):  # nothing is held for it any more, and it goes on

@@ -214,12 +214,21 @@ class Source:
 
     async def acknowledged(self) -> int:
         """Return the id up to which everything was acknowledged, 0 where nothing is held for the mirror any more."""
+        return int((await self.acknowledged_ids()).min())
+
+    async def acknowledged_ids(self) -> Ints:
+        """Return the same for each segment."""
+        ids = np.zeros(self._segments, np.int64)
         asked = Message(list_listeners=ListListeners(id=self._mirror.listener))
         try:
             reply = await self._connection.request(asked, timeout_ms=REQUEST_TIMEOUT_MS_DEFAULT)
         except ListenerNotFound:
-            return 0
-        return int(reply.message.list_listeners_answer.listeners[0].position_id)
+            return ids
+        [found] = reply.message.list_listeners_answer.listeners
+        ids[:] = found.position_id
+        if found.position and isinstance(at := token.decode(found.position).at, SegmentPositions):
+            ids[at.of] = at.ids
+        return ids
 
     async def acknowledge(self, at: SegmentPositions) -> None:
         """Let retention have what lies before a place, as far as the mirror's listener held it.

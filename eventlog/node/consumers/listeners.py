@@ -10,10 +10,10 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 from eventlog.errors import BadMessage, EventLogError, InvalidArgument, NotPrimary, Unavailable
-from eventlog.groups.listeners import FilterFrom, ListenerRecord, filter_after
+from eventlog.groups.listeners import FilterFrom, ListenerProgress, ListenerRecord, filter_after
 from eventlog.ids import ID_MAX
 from eventlog.limits import LISTENERS_PER_NODE_MAX
 from eventlog.node.background import every
@@ -73,6 +73,10 @@ class _Waiting:
     begin_anew: Callable[[], None]
 
 
+Due: TypeAlias = ListenerProgress | None
+"""What a listener's home is to hear of: how far it has come, or only that it was used."""
+
+
 class Listeners:
     """The listeners as one node serves them; those that are kept here are in `home`."""
 
@@ -80,7 +84,7 @@ class Listeners:
         self._node = node
         self.home = home
         self._known: OrderedDict[str, KnownListener] = OrderedDict()
-        self._due: dict[str, bytes] = {}
+        self._due: dict[str, Due] = {}
         self._under_way: set[int] = set()
         self._waiting: dict[Pull, _Waiting] = {}
         self._is_waited = asyncio.Event()  # set while there are any
@@ -179,16 +183,16 @@ class Listeners:
         else:
             poll.after = found.last_id
 
-    async def _acknowledging(self, poll: Poll) -> bytes:
-        """Return the place of a poll as a token; empty where it says none, or one that no reader can have reached.
+    async def _acknowledging(self, poll: Poll) -> Position | None:
+        """Return the place of a poll, None where it says none, or one that no reader can have reached.
 
         A position never goes back: one that lies beyond the end would acknowledge whatever is written up to there, unread.
         """
         position = _position_of(poll, self._node)
         if position is None:
-            return b""
+            return None
         position.check(cluster=self._node.cluster, cache_id=poll.cache_id, segments=self._node.segments)
-        return token.encode(position) if await self._are_reached([position]) else b""
+        return position if await self._are_reached([position]) else None
 
     async def acknowledge(self, request: pb.AcknowledgeListener) -> KeptListener:
         """Move a durable listener that is kept here on to where a request says; it is written down when this returns.
@@ -258,29 +262,34 @@ class Listeners:
                 del self._waiting[pull]
             elif not found.record.durable:
                 if 2 * (pull.wait_ms or 0) > found.record.expire_ms:
-                    self._report(found.record.id, found, b"")
+                    self._report(found.record.id, found, None)
             elif pull.cursor.key != waiting.key:
                 place = pull.cursor.position(cluster=self._node.cluster, cache_id=pull.cache.cache_id)
                 if not self._is_seen(place):
                     continue
                 waiting.key = pull.cursor.key
-                self._due[found.record.id] = token.encode(place)
+                self._note_due(found.record.id, place)
                 self._schedule()
         if not self._waiting:
             self._is_waited.clear()
 
     # ------------------------------------------------------------ positions on their way home
 
-    def _report(self, listener: str, found: KnownListener, position: bytes) -> None:
+    def _report(self, listener: str, found: KnownListener, place: Position | None) -> None:
         now = asyncio.get_running_loop().time()
         pause_s = 0.0 if found.record.durable else min(_REPORT_PAUSE_S, found.record.expire_ms / 4000)
         if now - found.reported_at >= pause_s:
             found.reported_at = now
-            if found.record.durable and position:
-                self._due[listener] = position
-            else:
-                self._due.setdefault(listener, b"")
+            self._note_due(listener, place if found.record.durable else None)
             self._schedule()
+
+    def _note_due(self, listener: str, place: Position | None) -> None:
+        """Have its home hear of a listener, and of a place where there is one: what several readers say of their segments adds up."""
+        due = self._due.setdefault(listener, None)
+        if place is not None:
+            if due is None or due.cache_id != place.cache_id:  # else it was removed meanwhile, and another cache has one of its name
+                due = self._due[listener] = ListenerProgress(self._node.cluster, place.cache_id, self._node.segments)
+            due.move(place)
 
     def _schedule(self) -> None:
         if not self._is_scheduled:
@@ -291,13 +300,13 @@ class Listeners:
         """Send every home what is due to it, unless it has not answered the last time yet."""
         self._is_scheduled = False
         due, self._due = self._due, {}
-        by_home: dict[int, dict[str, bytes]] = {}
-        for listener, position in due.items():
+        by_home: dict[int, dict[str, Due]] = {}
+        for listener, progress in due.items():
             leader = self._node.forwarding.leader_of(self._node.inner.segment(listener.encode()))
             if leader == 0 or leader in self._under_way:
-                self._due.setdefault(listener, position)
+                self._due_again(listener, progress)
             else:
-                by_home.setdefault(leader, {})[listener] = position
+                by_home.setdefault(leader, {})[listener] = progress
         for number, own in by_home.items():
             self._under_way.add(number)
             if number == self._node.number:
@@ -307,18 +316,18 @@ class Listeners:
         if self._due and not self._under_way:
             asyncio.get_running_loop().call_later(_AGAIN_S, self._schedule)
 
-    async def _use_here(self, own: dict[str, bytes]) -> None:
-        for listener, position in own.items():
+    async def _use_here(self, own: dict[str, Due]) -> None:
+        for listener, progress in own.items():
             try:
-                version, percent = await self.home.used(listener, position)
+                version, percent = await self.home.used(listener, _token_of(progress))
             except Unavailable:
-                self._due.setdefault(listener, position)
+                self._due_again(listener, progress)
             else:
                 self._told(listener, version, percent)
         self._answered(self._node.number)
 
-    def _use_there(self, number: int, own: dict[str, bytes]) -> None:
-        uses = pb.UseListeners(uses=[pb.ListenerUse(id=listener, position=position) for listener, position in own.items()])
+    def _use_there(self, number: int, own: dict[str, Due]) -> None:
+        uses = pb.UseListeners(uses=[pb.ListenerUse(id=listener, position=_token_of(progress)) for listener, progress in own.items()])
         try:
             answer = self._node.peers.send(number, Message(use_listeners=uses), timeout_ms=1_000)
         except EventLogError:
@@ -326,7 +335,7 @@ class Listeners:
             return
         answer.add_done_callback(partial(self._used_there, number, own))
 
-    def _used_there(self, number: int, own: dict[str, bytes], answer: "asyncio.Future[Reply]") -> None:
+    def _used_there(self, number: int, own: dict[str, Due], answer: "asyncio.Future[Reply]") -> None:
         if answer.cancelled():
             return
         if answer.exception() is not None:
@@ -336,13 +345,16 @@ class Listeners:
             self._told(listener, used.version, used.held_percent)
         self._answered(number)
 
-    def _failed(self, number: int, own: dict[str, bytes]) -> None:
+    def _failed(self, number: int, own: dict[str, Due]) -> None:
         if self._node.is_stopping:
             return
-        for listener, position in own.items():
+        for listener, progress in own.items():
             if listener in self._known:
-                self._due.setdefault(listener, position)
+                self._due_again(listener, progress)
         self._answered(number)
+
+    def _due_again(self, listener: str, progress: Due) -> None:
+        self._note_due(listener, None if progress is None else progress.position())
 
     def _answered(self, number: int) -> None:
         self._under_way.discard(number)
@@ -366,6 +378,10 @@ class Listeners:
             version, percent = await self.home.used(use.id, use.position)
             answer.used.add(version=version, held_percent=percent)
         exchange.answer(Message(use_listeners_answer=answer))
+
+
+def _token_of(progress: Due) -> bytes:
+    return b"" if progress is None else token.encode(progress.position())
 
 
 def _place(poll: Poll) -> int:

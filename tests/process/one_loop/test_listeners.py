@@ -4,16 +4,18 @@ import asyncio
 from pathlib import Path
 
 import msgspec
+import numpy as np
 import pytest
 
 from eventlog.errors import BadPredicate, InvalidArgument, ListenerExists, ListenerNotFound, Unavailable
 from eventlog.ids import ID_MAX, time_of
 from eventlog.read import token
+from eventlog.read.position import OFFSET_UNKNOWN, Position, SegmentPositions
 from eventlog.transport.connection import Connection
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message
 from tests.process.one_loop.clients import cache_id, on_spread_cluster, poll, register
-from tests.process.one_loop.cluster import Cluster
+from tests.process.one_loop.cluster import SEGMENTS, Cluster
 
 ODD = pb.Filter(where="key LIKE 'odd%'")
 
@@ -354,6 +356,25 @@ def test_lag_counts_what_is_kept_behind_the_acknowledged_place(tmp_path: Path) -
             answer = await poll(connections[1], cluster, name, position=answer.position, wait_ms=10_000)
             seen += answer.events
         await poll(connections[2], cluster, name, position=answer.position)
+        assert await no_lag(connections[0], name)
+
+    on_spread_cluster(tmp_path, act)
+
+
+def test_what_several_readers_acknowledge_of_their_segments_at_once_adds_up(tmp_path: Path) -> None:
+    async def act(cluster: Cluster, connections: list[Connection]) -> None:
+        name = (await register(connections[0], cluster, durable=True, id=homed_at(cluster, 0))).id
+        await put_some(cluster, *(f"k{number}" for number in range(20)))
+        end = max(event_id for _, event_id in cluster.acknowledged.values())
+
+        def place(segment: int) -> bytes:
+            ids, unknown = np.array([end]), np.array([OFFSET_UNKNOWN])
+            at = SegmentPositions(of=np.array([segment]), ids=ids, offsets=unknown, epochs=np.zeros(1, np.int64))
+            of = cluster.up[0]
+            return token.encode(Position(cluster=of.cluster, cache_id=cache_id(cluster), segments=SEGMENTS, at=at))
+
+        polls = [poll(connections[1], cluster, name, position=place(segment), segments=[segment]) for segment in range(SEGMENTS)]
+        await asyncio.gather(*polls)
         assert await no_lag(connections[0], name)
 
     on_spread_cluster(tmp_path, act)

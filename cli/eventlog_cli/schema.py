@@ -195,7 +195,9 @@ class _Registry:
     """A registry by its URL; every call is a connection of its own."""
 
     def __init__(self, url: str | None) -> None:
-        self._url = (url or os.environ.get(REGISTRY_VARIABLE) or _url_of_node()).rstrip("/")
+        named = url or os.environ.get(REGISTRY_VARIABLE)
+        self._url = (named or _url_of_node()).rstrip("/")
+        self._hint = "" if named else f" (a node serves it where its --http is: name that with --registry or {REGISTRY_VARIABLE})"
         parts = urlsplit(self._url)
         if parts.scheme not in {"http", "https"} or not parts.hostname:
             raise click.BadParameter(f"{self._url!r} is no URL of a registry: write http://HOST:PORT", param_hint="--registry")
@@ -229,9 +231,9 @@ class _Registry:
         except URLError as error:
             if isinstance(error.reason, TimeoutError):
                 raise TimedOut(what=self._url, timeout_ms=settings().timeout_ms) from error
-            raise ConnectionLost(address=self._url, why=str(error.reason)) from error
+            raise ConnectionLost(address=self._url, why=f"{error.reason}{self._hint}") from error
         except (OSError, HTTPException, ValueError) as error:
-            raise ConnectionLost(address=self._url, why=f"no answer of a registry: {error}") from error
+            raise ConnectionLost(address=self._url, why=f"no answer of a registry: {error}{self._hint}") from error
 
 
 _CONTENT_TYPE = "application/vnd.schemaregistry.v1+json"

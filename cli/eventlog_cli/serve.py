@@ -15,7 +15,7 @@ from eventlog_cli.parameters import SIZE
 @click.command("serve")
 @click.option("--data", type=click.Path(file_okay=False), help="Data directory.  [default: ./eventlog-data]")
 @click.option("--listen", metavar="HOST:PORT", help="Where clients connect; port 0 takes a free one.  [default: 127.0.0.1:7400]")
-@click.option("--http", metavar="HOST:PORT", help="Health and metrics.  [default: 127.0.0.1:7480]")
+@click.option("--http", metavar="HOST:PORT", help="HTTP: caches, schemas, health, metrics.  [default: 127.0.0.1:7480]")
 @click.option("--advertise", metavar="HOST:PORT", help="Address told to clients and nodes.  [default: that of --listen]")
 @click.option("--join", multiple=True, metavar="HOST:PORT", help="A node of the cluster to become a member of; repeatable.")
 @click.option("--join-token-file", metavar="FILE", help="A text that lets nodes of other hosts join; needs the same one at both.")

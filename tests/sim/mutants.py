@@ -41,10 +41,9 @@ def _commit_what_was_lost(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _acknowledge_what_is_there(original: Callable[..., Any]) -> Callable[..., Any]:
-    async def acknowledging(self: Any, poll: Any) -> bytes:
+    async def acknowledging(self: Any, poll: Any) -> Any:
         poll = type(poll)(cache_id=poll.cache_id, after=await self._end() if await original(self, poll) else 0)
-        found: bytes = await original(self, poll)
-        return found
+        return await original(self, poll)
 
     return acknowledging
 

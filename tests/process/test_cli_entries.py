@@ -125,6 +125,7 @@ def test_a_cache_that_does_not_exist_is_named_with_the_command_that_creates_it(s
     ("address", "said"),
     [
         ("127.0.0.1:1", "NOBODY_LISTENS: nothing listens at 127.0.0.1:1 (Connection refused); start a node there with: eventlog serve"),
+        ("127.0.0.1:1,127.0.0.1:2", "NOBODY_LISTENS: nothing listens at 127.0.0.1:1 and 127.0.0.1:2 (Connection refused)"),
         ("no-host.invalid:7400", "UNKNOWN_HOST: the host name of no-host.invalid:7400 is not known"),
     ],
 )

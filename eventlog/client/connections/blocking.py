@@ -7,7 +7,7 @@ what failed: then the primary is asked itself, if it can be reached soon.
 from math import inf
 from time import monotonic, sleep
 
-from eventlog.client.connections.known import ASKED_MAX, KnownRoutes, topology_of
+from eventlog.client.connections.known import ASKED_MAX, KnownRoutes, of_all, topology_of
 from eventlog.client.connections.requests import chance
 from eventlog.client.options import ClientOptions
 from eventlog.errors import ClientClosed, EventLogError, InvalidArgument, Misuse
@@ -104,19 +104,19 @@ class BlockingNodes(KnownRoutes):
                 return self._home
 
     def _first(self, *, deadline: float) -> BlockingConnection:
-        last: EventLogError = ClientClosed(what="client")
+        errors: list[EventLogError] = []
         for address in self._candidates.order:
             try:
                 connection = self._opened(address, deadline=deadline)
             except EventLogError as error:
                 self._candidates.failed(address)
-                last = error
+                errors.append(error)
                 if self.now() >= deadline:
                     break
             else:
                 self._candidates.worked(address)
                 return connection
-        raise last
+        raise of_all(errors)
 
     def _opened(self, address: Address, *, deadline: float) -> BlockingConnection:
         if self.is_closed:

@@ -1,6 +1,8 @@
 """What a client has been told of its cluster: which one it is, where nodes listen, which segment is whose."""
 
-from eventlog.errors import WrongCluster
+from collections.abc import Sequence
+
+from eventlog.errors import EventLogError, NobodyListens, WrongCluster
 from eventlog.routing.routes import Routes
 from eventlog.topology import Topology
 from eventlog.wire.eventlog_pb2 import HelloAnswer, TopologyAnswer
@@ -43,6 +45,14 @@ class KnownRoutes:
             return False
         self.routes = Routes(segments=routes.segments, primaries=topology.primaries)
         return True
+
+
+def of_all(errors: Sequence[EventLogError]) -> EventLogError:
+    """Return the error of addresses that were tried one after the other: the last one's, which names all where nothing listens at any."""
+    silent = [error for error in errors if isinstance(error, NobodyListens)]
+    if len(silent) < len(errors):
+        return errors[-1]
+    return NobodyListens(address=" and ".join(error.address for error in silent), why=silent[-1].why)
 
 
 def topology_of(answer: TopologyAnswer) -> Topology:

@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from eventlog.client.connections.known import KnownRoutes
+from eventlog.client.connections.known import KnownRoutes, of_all
 from eventlog.client.connections.requests import chance
 from eventlog.client.options import ClientOptions
 from eventlog.errors import ClientClosed, ConnectionLost, EventLogError, InvalidArgument
@@ -93,18 +93,19 @@ class Uplink:
             attempt += 1
 
     async def _open(self) -> Connection:
-        last: EventLogError = ClientClosed(what="client")
+        errors: list[EventLogError] = []
         for address in self.candidates.order:
             try:
                 connection = await self._open_at(address)
             except EventLogError as error:
                 self.candidates.failed(address)
-                last = self._last_error = error
+                errors.append(error)
+                self._last_error = of_all(errors)
                 continue
             self.candidates.worked(address)
             self._last_error = None
             return connection
-        raise last
+        raise of_all(errors)
 
     async def _open_at(self, address: Address) -> Connection:
         self._demand_open()

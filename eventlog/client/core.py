@@ -1,6 +1,7 @@
 """What the caches of one client share: its connections, its requests, its writer, its readers."""
 
 import asyncio
+from collections.abc import Mapping
 
 from eventlog.client.connections.nodes import Nodes
 from eventlog.client.connections.requests import Requests
@@ -51,6 +52,11 @@ class ClientCore:
     def cluster(self) -> str:
         """The id of the cluster that answered."""
         return self.nodes.cluster
+
+    @property
+    def addresses(self) -> Mapping[int, str]:
+        """Where nodes listen, by their numbers, as far as this client knows."""
+        return {} if self.nodes.topology is None else self.nodes.topology.addresses
 
     @property
     def routes(self) -> Routes:

@@ -1,8 +1,9 @@
 """What a client is told of logs, segments and the cluster, and how messages say it. Plain values: nothing here knows a connection."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import NamedTuple
 
 from eventlog.events import Event
 from eventlog.wire import eventlog_pb2 as pb
@@ -58,10 +59,31 @@ class LogEnds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """Events in `(after, upto]`: `upto` is `after` where there is none. `bytes` is an estimate, of values as they are stored."""
+    """Events in `(after, upto]`: `upto` is `after` where there is none. `bytes` are an estimate, of values as they are stored.
+
+    `first_id` is of the first of them, None where there is none. `trimmed`: retention has taken events behind `after`. `segments` are those
+    that have some. Of a cluster with nodes of an earlier version `first_id` is None and `segments` are empty.
+    """
 
     after: int
     upto: int
+    events: int
+    bytes: int
+    first_id: int | None = None
+    trimmed: bool = False
+    segments: "tuple[PlannedSegment, ...]" = ()
+
+    def within(self, segments: Collection[int]) -> tuple[int, int]:
+        """Return how many events some segments have of it, and about how many bytes."""
+        own = [one for one in self.segments if one.segment in segments]
+        return sum(one.events for one in own), sum(one.bytes for one in own)
+
+
+class PlannedSegment(NamedTuple):
+    """What a segment has of a plan, and the address of the node that led it as it was counted, empty where that is not known."""
+
+    segment: int
+    primary: str
     events: int
     bytes: int
 

@@ -5,7 +5,7 @@ sent once, and where nobody knows what became of it, the caller over HTTP is tol
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Final, Self
@@ -145,6 +145,11 @@ class LocalCore:
     def cluster(self) -> str:
         """The id of the cluster, once `open` has returned."""
         return self.nodes.cluster
+
+    @property
+    def addresses(self) -> Mapping[int, str]:
+        """None: everything goes through the node itself."""
+        return {}
 
     async def open(self) -> None:
         """Learn what the node is, before `routes` is asked for."""

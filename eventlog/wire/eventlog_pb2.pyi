@@ -912,18 +912,22 @@ class CountAfter(_message.Message):
     def __init__(self, cache_id: _Optional[int] = ..., ids: _Optional[_Iterable[int]] = ..., upto: _Optional[int] = ..., around: _Optional[bool] = ...) -> None: ...
 
 class CountAfterAnswer(_message.Message):
-    __slots__ = ("events", "bytes", "last_id", "last_ids", "next_ids")
+    __slots__ = ("events", "bytes", "last_id", "last_ids", "next_ids", "segment_events", "trimmed")
     EVENTS_FIELD_NUMBER: _ClassVar[int]
     BYTES_FIELD_NUMBER: _ClassVar[int]
     LAST_ID_FIELD_NUMBER: _ClassVar[int]
     LAST_IDS_FIELD_NUMBER: _ClassVar[int]
     NEXT_IDS_FIELD_NUMBER: _ClassVar[int]
+    SEGMENT_EVENTS_FIELD_NUMBER: _ClassVar[int]
+    TRIMMED_FIELD_NUMBER: _ClassVar[int]
     events: _containers.RepeatedScalarFieldContainer[int]
     bytes: _containers.RepeatedScalarFieldContainer[int]
     last_id: int
     last_ids: _containers.RepeatedScalarFieldContainer[int]
     next_ids: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, events: _Optional[_Iterable[int]] = ..., bytes: _Optional[_Iterable[int]] = ..., last_id: _Optional[int] = ..., last_ids: _Optional[_Iterable[int]] = ..., next_ids: _Optional[_Iterable[int]] = ...) -> None: ...
+    segment_events: _containers.RepeatedScalarFieldContainer[int]
+    trimmed: bool
+    def __init__(self, events: _Optional[_Iterable[int]] = ..., bytes: _Optional[_Iterable[int]] = ..., last_id: _Optional[int] = ..., last_ids: _Optional[_Iterable[int]] = ..., next_ids: _Optional[_Iterable[int]] = ..., segment_events: _Optional[_Iterable[int]] = ..., trimmed: _Optional[bool] = ...) -> None: ...
 
 class RetentionSteps(_message.Message):
     __slots__ = ("cache_id", "steps_max", "flush", "after", "upto")
@@ -1286,14 +1290,24 @@ class PlanEvents(_message.Message):
     def __init__(self, cache_id: _Optional[int] = ..., after: _Optional[int] = ..., upto: _Optional[int] = ..., max_events: _Optional[int] = ..., max_bytes: _Optional[int] = ..., segments: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class PlanEventsAnswer(_message.Message):
-    __slots__ = ("upto", "events", "bytes")
+    __slots__ = ("upto", "events", "bytes", "first_id", "trimmed", "segments", "segment_events", "primaries")
     UPTO_FIELD_NUMBER: _ClassVar[int]
     EVENTS_FIELD_NUMBER: _ClassVar[int]
     BYTES_FIELD_NUMBER: _ClassVar[int]
+    FIRST_ID_FIELD_NUMBER: _ClassVar[int]
+    TRIMMED_FIELD_NUMBER: _ClassVar[int]
+    SEGMENTS_FIELD_NUMBER: _ClassVar[int]
+    SEGMENT_EVENTS_FIELD_NUMBER: _ClassVar[int]
+    PRIMARIES_FIELD_NUMBER: _ClassVar[int]
     upto: int
     events: int
     bytes: int
-    def __init__(self, upto: _Optional[int] = ..., events: _Optional[int] = ..., bytes: _Optional[int] = ...) -> None: ...
+    first_id: int
+    trimmed: bool
+    segments: _containers.RepeatedScalarFieldContainer[int]
+    segment_events: _containers.RepeatedScalarFieldContainer[int]
+    primaries: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, upto: _Optional[int] = ..., events: _Optional[int] = ..., bytes: _Optional[int] = ..., first_id: _Optional[int] = ..., trimmed: _Optional[bool] = ..., segments: _Optional[_Iterable[int]] = ..., segment_events: _Optional[_Iterable[int]] = ..., primaries: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class LastEvents(_message.Message):
     __slots__ = ("cache_id", "events", "upto", "segments")

@@ -5,7 +5,7 @@ import logging
 import math
 import random
 import sys
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any, Protocol
 
@@ -42,6 +42,11 @@ class ReadingCore(Core, Protocol):
     @property
     def cluster(self) -> str:
         """The id of the cluster that answered."""
+        ...
+
+    @property
+    def addresses(self) -> Mapping[int, str]:
+        """Where nodes listen, by their numbers."""
         ...
 
 

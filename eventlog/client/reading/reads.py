@@ -15,7 +15,7 @@ from eventlog.client.reading.past import PastReader, id_at
 from eventlog.client.reading.rows import CacheByKey
 from eventlog.client.reading.state_first import StateBatches
 from eventlog.client.reading.wanted import PollOptions, PollWanted, Reading, ReadOptions, Start, checked_tail, position_after, segments_of
-from eventlog.client.reports import Answer, LogEnds, Plan, stalled
+from eventlog.client.reports import Answer, LogEnds, Plan, PlannedSegment, stalled
 from eventlog.client.values import Entry, checked_id, consistency_number
 from eventlog.errors import EventsTrimmed, InvalidArgument
 from eventlog.events import Event, EventSource
@@ -128,7 +128,19 @@ class CacheReads(CacheByKey):
             cache_id=info.id, after=checked_id(after), upto=checked_id(upto), max_events=max_events, max_bytes=max_bytes, segments=of
         )
         answer = (await self._core.requests.ask(Message(plan_events=question))).message.plan_events_answer
-        return Plan(after=after, upto=answer.upto, events=answer.events, bytes=answer.bytes)
+        parts = zip(answer.segments, answer.segment_events, answer.primaries, strict=True)
+        return Plan(
+            after=after,
+            upto=answer.upto,
+            events=answer.events,
+            bytes=answer.bytes,
+            first_id=answer.first_id or None,
+            trimmed=answer.trimmed,
+            segments=tuple(
+                PlannedSegment(segment, self._core.addresses.get(number, ""), events, answer.bytes * events // answer.events)
+                for segment, events, number in parts
+            ),
+        )
 
     def events(self, from_id: int | str | None = None, **options: Options[ReadOptions]) -> AsyncGenerator[Event, None]:
         """Yield the events after `from_id`, in the order of ids, to the log's end of now; with `follow=True`, on and on.

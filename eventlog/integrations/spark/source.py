@@ -381,19 +381,23 @@ class RangesReader(EventsReader):
         for segment in client.segments():
             if segment.segment in wanted:
                 by_owner.setdefault(segment.primary, []).append(segment.segment)
+        if plan.events and not plan.segments:
+            raise Unavailable(
+                why="a node is of an earlier version, which does not tell where events are: try again once all are of this one"
+            )
         rows: list[dict[str, Any]] = []
         for owner, segments in sorted(by_owner.items()):
-            of = self._cache.plan(plan.after, upto=plan.upto, segments=segments)
+            events, nbytes = plan.within(segments)
             share = max(asked * len(segments) // len(wanted), 1) if asked else 0
-            for one in ranges_of(plan.after, plan.upto, segments=segments, events=of.events, nbytes=of.bytes, asked=share):
-                found = self._cache.plan(plan.after, upto=plan.upto, segments=one.segments)
+            for one in ranges_of(plan.after, plan.upto, segments=segments, events=events, nbytes=nbytes, asked=share):
+                events, nbytes = plan.within(one.segments)
                 rows.append(
                     {
                         "segments": ",".join(map(str, one.segments)),
                         "after_id": plan.after,
                         "upto_id": plan.upto,
-                        "events": found.events,
-                        "bytes": found.bytes,
+                        "events": events,
+                        "bytes": nbytes,
                         "owner": owner,
                     }
                 )

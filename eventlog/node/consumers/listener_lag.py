@@ -85,27 +85,40 @@ class ListenerLag:
         nbytes = np.sum([list(answer.bytes) for answer in answers], axis=0).tolist()
         is_told = bool(upto) and all(one.HasField("last_id") for one in answers)
         last_id = max((one.last_id for one in answers), default=0) if is_told else None
-        return Counted(behind=list(zip(events, nbytes, strict=True)), last_id=last_id, around=_around(answers, len(ids)))
+        return Counted(
+            behind=list(zip(events, nbytes, strict=True)),
+            last_id=last_id,
+            around=_around(answers, len(ids)),
+            parts=_parts(told),
+            is_trimmed=any(one.trimmed for one in answers),
+        )
 
     async def count_after(self, cache: CacheState, request: pb.CountAfter, led: Led) -> Message:
         """Return how many events of segments that are led here are kept above each id; their bytes are an estimate."""
         last_id = self._node.tail.last_id(cache.cache_id)
         all_events, all_bytes = self._node.steps.now(cache.cache_id)
         segments = np.array(led.segments, np.int64)
-        ends, first_offsets = cache.next_offsets[segments], cache.trimmed_offsets[segments] + 1
+        ends, first_offsets, trimmed_ids = cache.next_offsets[segments], cache.trimmed_offsets[segments] + 1, cache.trimmed_ids[segments]
         answer = pb.CountAfterAnswer()
         if request.upto:
             last = await aside(partial(last_events, self._node.store, cache.cache_id, led.segments, request.upto))
             ends = last.offsets + 1
             answer.last_id = last.highest(first_offsets)
-        for id_ in request.ids:
+        for number, id_ in enumerate(request.ids):
             events = 0
             if id_ < last_id or request.around:
                 last = await aside(partial(last_events, self._node.store, cache.cache_id, led.segments, id_))
-                events = int(np.maximum(ends - np.maximum(last.offsets + 1, first_offsets), 0).sum())
+                behind = np.maximum(ends - np.maximum(last.offsets + 1, first_offsets), 0)
+                events = int(behind.sum())
                 if request.around:
+                    floors = np.maximum(trimmed_ids, id_)
                     answer.last_ids.append(last.highest(first_offsets))
-                    answer.next_ids.append(await aside(partial(next_id, self._node.store, cache.cache_id, led.segments, last, after=id_)))
+                    answer.next_ids.append(
+                        await aside(partial(next_id, self._node.store, cache.cache_id, led.segments, last, floors=floors))
+                    )
+                if request.around and number == 0:
+                    answer.segment_events.extend(behind.tolist())
+                    answer.trimmed = bool((trimmed_ids > id_).any())
             answer.events.append(events)
             answer.bytes.append(events * all_bytes // all_events if all_events else 0)
         return Message(count_after_answer=answer)
@@ -116,12 +129,22 @@ class Counted:
     """Events and about how many bytes are kept behind each of some ids, and the id of the last event that counts.
 
     That is 0 where there is none, and None where nobody asked up to which id, or a node is older and does not tell. `around` has for each
-    id the last event at or below it and the first one above, 0 where there is none or that is not known.
+    id the last event at or below it and the first one above, 0 where there is none or that is not known; `parts` how many of those
+    behind the first id are in each segment, none where that is not known. `is_trimmed`: retention has taken some of them.
     """
 
     behind: list[tuple[int, int]]
     last_id: int | None
     around: list[tuple[int, int]]
+    parts: dict[int, int]
+    is_trimmed: bool
+
+
+def _parts(told: Sequence[Message]) -> dict[int, int]:
+    pairs = [(one.cover.segments, one.count_after_answer.segment_events) for one in told]
+    if any(len(segments) != len(events) for segments, events in pairs):
+        return {}  # nobody asked, or a node is older
+    return {segment: events for segments, own in pairs for segment, events in zip(segments, own, strict=True)}
 
 
 def _around(answers: Sequence[pb.CountAfterAnswer], ids: int) -> list[tuple[int, int]]:
@@ -162,11 +185,12 @@ def last_events(store: Store, cache_id: int, segments: Sequence[int], id_: int) 
     return found
 
 
-def next_id(store: Store, cache_id: int, segments: Sequence[int], last: AtOrBelow, *, after: int) -> int:
-    """Return the lowest id in some segments above one behind which `last` was found, 0 where there is none."""
-    within = last.next_ids[last.next_ids > 0].tolist()
-    ends = np.flatnonzero(last.next_ids == 0).tolist()
-    found = store.first_log_keys([keys.log_range(segments[index], cache_id, after=after, upto=ID_MAX - 1) for index in ends])
+def next_id(store: Store, cache_id: int, segments: Sequence[int], last: AtOrBelow, *, floors: Ints) -> int:
+    """Return the lowest id above a floor in each segment, where `last` was found at or below that or lower; 0 where there is none."""
+    is_within = last.next_ids > floors
+    within = last.next_ids[is_within].tolist()
+    ends = [(segments[index], floor) for index, floor in enumerate(floors.tolist()) if not is_within[index]]
+    found = store.first_log_keys([keys.log_range(segment, cache_id, after=floor, upto=ID_MAX - 1) for segment, floor in ends])
     return min([*within, *(keys.parse_log_key(key)[2] for key in found if key is not None)], default=0)
 
 

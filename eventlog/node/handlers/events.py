@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from eventlog.errors import BadMessage, EventLogError, InvalidArgument, NoEvents, NotPrimary
 from eventlog.limits import CLOSE_UP_MS_MAX
 from eventlog.node.answering import see_through
+from eventlog.node.cluster.leaders import Leaders
 from eventlog.node.cluster.primaries import time_to_ask
 from eventlog.node.consumers.listener_lag import Counted, ListenerLag
 from eventlog.node.consumers.listeners import KnownListener, Listeners
@@ -208,6 +209,7 @@ class CountingNode(Protocol):
     """What counting events needs of a node."""
 
     reads: Reads
+    leaders: Leaders
     caches: Caches
     segments: int
     listener_lag: ListenerLag
@@ -277,4 +279,11 @@ async def plan_events(node: CountingNode, exchange: Exchange) -> None:
         found = await count([after], upto=upto)
         ((events, nbytes),) = found.behind
     end = (found.last_id or upto) if events else after  # `upto` of nodes that do not tell: no event is above the last and below it
-    exchange.answer(Message(plan_events_answer=PlanEventsAnswer(upto=end, events=events, bytes=nbytes)))
+    answer = PlanEventsAnswer(upto=end, events=events, bytes=nbytes, trimmed=found.is_trimmed)
+    if events:
+        answer.first_id = found.around[0][1]
+        parts = {segment: count for segment, count in sorted(found.parts.items()) if count}
+        answer.segments.extend(parts)
+        answer.segment_events.extend(parts.values())
+        answer.primaries.extend(node.leaders.topology.primaries[segment] for segment in parts)
+    exchange.answer(Message(plan_events_answer=answer))

@@ -1,5 +1,7 @@
 """Where a read of so many events ends, counted by the primaries, and the same whoever is asked and whenever."""
 
+from collections import Counter
+
 import pytest
 
 import eventlog
@@ -51,6 +53,12 @@ def test_a_plan_is_about_some_segments_and_ends_where_it_is_told(tmp_path):
             assert plan.events == 10
             assert [event async for event in cache.events(0, until_id=plan.upto, segments=[5, 2])] == some[:10]
             assert (await cache.plan(0, upto=every[99].id)).events == 100
+            assert (plan.first_id, plan.trimmed) == (some[0].id, False)
+            assert {one.segment: one.events for one in plan.segments} == Counter(event.segment for event in some[:10])
+            leaders = {address(running) for running in cluster.nodes if running.node.replicas.serving[[2, 5]].any()}
+            assert {one.primary for one in plan.segments} <= leaders
+            whole = await cache.plan(0)
+            assert (whole.within([5, 2])[0], whole.within([])) == (len(some), (0, 0))
             assert (await cache.plan(every[99].id, upto=every[99].id)).upto == every[99].id
             again = await cache.plan(every[9].id, max_events=25)
             await cache.put_many([(f"k{n}", None) for n in range(100)])
@@ -76,9 +84,11 @@ def test_a_plan_of_all_there_is_ends_with_the_last_event_that_is_kept(tmp_path):
             kept = [event.id async for event in cache.events()]
             gone = [event.id for event in every if event.id < kept[0]]
             plan = await cache.plan(0)
-            assert (plan.upto, plan.events) == (kept[-1], len(kept))
+            assert (plan.upto, plan.events, plan.first_id, plan.trimmed) == (kept[-1], len(kept), kept[0], True)
+            assert sum(one.events for one in plan.segments) == len(kept)
+            assert not (await cache.plan(gone[-1])).trimmed, "what was taken lies before it"
             plan = await cache.plan(0, upto=gone[-1])
-            assert (plan.upto, plan.events) == (0, 0), "what retention has taken is no end"
+            assert (plan.upto, plan.events, plan.first_id, plan.segments) == (0, 0, None, ()), "what retention has taken is no end"
 
     run(act())
 

@@ -1200,14 +1200,16 @@ class Stalled(_message.Message):
     def __init__(self, segment: _Optional[int] = ..., node: _Optional[int] = ..., since_ms: _Optional[int] = ...) -> None: ...
 
 class Watch(_message.Message):
-    __slots__ = ("poll", "credit", "follow")
+    __slots__ = ("poll", "credit", "follow", "pace_ms")
     POLL_FIELD_NUMBER: _ClassVar[int]
     CREDIT_FIELD_NUMBER: _ClassVar[int]
     FOLLOW_FIELD_NUMBER: _ClassVar[int]
+    PACE_MS_FIELD_NUMBER: _ClassVar[int]
     poll: Poll
     credit: int
     follow: bool
-    def __init__(self, poll: _Optional[_Union[Poll, _Mapping]] = ..., credit: _Optional[int] = ..., follow: _Optional[bool] = ...) -> None: ...
+    pace_ms: int
+    def __init__(self, poll: _Optional[_Union[Poll, _Mapping]] = ..., credit: _Optional[int] = ..., follow: _Optional[bool] = ..., pace_ms: _Optional[int] = ...) -> None: ...
 
 class NearWatch(_message.Message):
     __slots__ = ("cache_id", "after", "latest", "digests", "credit", "probe")

@@ -331,7 +331,7 @@ class _Copying:
         self._has_some = asyncio.Event()
         self._has_room = asyncio.Event()
         self._is_full = asyncio.Event()
-        self._acknowledged_at = 0.0
+        self._acknowledged_at = self._began_at = 0.0
         self._idle_s = _IDLE_S
         self._overlap: Overlap | None = None
         self._saved = 0, 0.0  # up to which id the progress says that nothing matched, and when that was written
@@ -384,9 +384,7 @@ class _Copying:
             while not self._writer.is_worn:
                 is_asked = self._incremental.is_open and self._is_past_overlap(at)
                 if await self._wait(reading, self._incremental.pause_s() if is_asked else self._idle_s):
-                    with suppress(TimeoutError):
-                        async with asyncio.timeout(self._shard.mirror.interval_ms / 1000):
-                            await self._is_full.wait()
+                    await self._keep_interval()
                     at = await self._write(at)
                     self._idle_s = _IDLE_S
                 elif not is_asked:
@@ -401,6 +399,14 @@ class _Copying:
                 async with asyncio.timeout(_ACKNOWLEDGED_S):
                     await self._source.acknowledge(self._committed)
         return Reaction(next="anew", state="starting", why="")
+
+    async def _keep_interval(self) -> None:
+        """Return an interval after the last transaction began, or once another one is full: events come at that pace, too."""
+        loop = asyncio.get_running_loop()
+        with suppress(TimeoutError):
+            async with asyncio.timeout_at(self._began_at + self._shard.mirror.interval_ms / 1000):
+                await self._is_full.wait()
+        self._began_at = loop.time()
 
     def _is_past_overlap(self, at: SegmentPositions) -> bool:
         """Return whether no event that comes is left out, since the snapshot at the beginning had it."""

@@ -164,7 +164,7 @@ class Source:
                 group.end()
 
     def _group(self, at: SegmentPositions) -> "_SegmentStream":
-        watch = Message(watch=Watch(poll=self._poll(at), follow=True))
+        watch = Message(watch=Watch(poll=self._poll(at), follow=True, pace_ms=self._mirror.interval_ms))
         return _SegmentStream(at, self._connection.stream(watch, credit_bytes=_ANSWER_BYTES))
 
     async def entries(self, after: Position | None, of: Ints) -> SegmentsAnswer:

@@ -1,7 +1,8 @@
 """A watch: the same pull again and again on one stream, as fast as the reader gives credit.
 
-A follower that stops reading costs its cursor: the next item is made when there is credit, and not before. Followers with a filter are
-told now and then where they stand, so that retention does not overtake the place that they would come back to.
+A follower that stops reading costs its cursor: the next item is made when there is credit, and not before. One that names a pace is not
+woken for each event. Followers with a filter are told now and then where they stand, so that retention does not overtake the place that
+they would come back to.
 """
 
 import asyncio
@@ -65,7 +66,7 @@ def shared_out(limits: Limits, *, watches: int) -> Limits:
 
 async def _send_all(reads: Reads, exchange: Exchange, items: "_Items", *, wait_ms: int | None) -> None:
     pull = items.pull
-    ends_at = pull.ends_at
+    ends_at, pace_s = pull.ends_at, exchange.message.watch.pace_ms / 1000
     is_told = pull.matches is not None and wait_ms is None and pull.until == ID_MAX
     if is_told:
         wait_ms = reads.pace.position_told_first_ms
@@ -78,6 +79,8 @@ async def _send_all(reads: Reads, exchange: Exchange, items: "_Items", *, wait_m
             pull.told, wait_ms = pull.cursor.key, reads.pace.position_told_ms
         delivered = await items.next()
         exchange.stream_send(*delivered.content)
+        if pace_s and delivered.is_end:
+            await asyncio.sleep(pace_s)
         pull.skips_trimmed = False  # only the beginning may skip; a reader overtaken later hears of it
         if pull.until < ID_MAX and delivered.upto >= pull.until:
             return

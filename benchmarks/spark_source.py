@@ -105,7 +105,7 @@ def spark_reads(address: Address, rows: dict[str, int], archive: Path, brokers: 
     return found
 
 
-def _plain_files(files: list[str], schema: Any) -> Any:
+def _plain_files(files: list[str], kinds: Any) -> Any:
     """Return a source that yields what pyarrow reads of files, a task a file; defined here, so that tasks get it with the query."""
     from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
@@ -124,9 +124,9 @@ def _plain_files(files: list[str], schema: Any) -> Any:
             return "plain_files"
 
         def schema(self) -> Any:
-            return schema
+            return kinds
 
-        def reader(self, _schema: Any) -> Reading:
+        def reader(self, schema: Any) -> Reading:  # noqa: ARG002 -- Spark's name
             return Reading()
 
     return PlainFiles

@@ -337,6 +337,6 @@ def poll_exchange(**fields: Any) -> FakeExchange:
     return FakeExchange(Message(poll=Poll(cache_id=fields.pop("cache_id", 1), **fields)))
 
 
-def watch_exchange(*, follow: bool = False, credits: int = 1000, **fields: Any) -> FakeExchange:
+def watch_exchange(*, follow: bool = False, pace_ms: int = 0, credits: int = 1000, **fields: Any) -> FakeExchange:
     poll = Poll(cache_id=fields.pop("cache_id", 1), **fields)
-    return FakeExchange(Message(watch=Watch(poll=poll, follow=follow)), credits=credits)
+    return FakeExchange(Message(watch=Watch(poll=poll, follow=follow, pace_ms=pace_ms)), credits=credits)

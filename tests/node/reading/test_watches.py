@@ -52,6 +52,33 @@ def test_a_watch_streams_everything_and_ends_at_the_end_of_the_log(tail_bytes):
     run(scenario, tail_bytes=tail_bytes)
 
 
+@pytest.mark.parametrize(("pace_ms", "items"), [(0, 11), (200, 2)])
+def test_what_happens_within_a_pace_comes_together(pace_ms, items):
+    async def scenario(node):
+        cache = node.cache()
+        node.write((cache, {0: [b"0"]}))
+        exchange = watch(node, follow=True, pace_ms=pace_ms)
+        await exchange.until(1)
+        for number in range(1, 11):
+            node.write((cache, {0: [b"%d" % number]}))
+            if not pace_ms:
+                await exchange.until(number + 1)
+        await until(lambda: len(rows_of(exchange)) == 11)
+        assert len(exchange.answers) == items
+
+    run(scenario)
+
+
+def test_a_pace_holds_up_nobody_who_has_more_to_read():
+    async def scenario(node):
+        fill(node, node.cache(), 40)
+        exchange = watch(node, follow=True, pace_ms=60_000, max_events=7)
+        await until(lambda: len(rows_of(exchange)) == len(node.rows[1]))
+        assert rows_of(exchange) == by_id(node.rows[1])
+
+    run(scenario)
+
+
 def test_a_watch_of_nothing_ends_with_its_position():
     async def scenario(node):
         node.cache()

@@ -3,7 +3,6 @@
 import asyncio
 import json
 import subprocess
-import time
 import urllib.request
 from base64 import b64decode, b64encode
 from concurrent.futures import ThreadPoolExecutor
@@ -36,7 +35,6 @@ from tests.process.nodes import NodeProcess
 from tests.process.waiting import until
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(300)]
-KNOWN_S = 1  # within which all that run a mirror know that it is paused
 
 
 def write(cache: blocking.Cache, *, rounds: int = 3, keys: int = 50) -> None:
@@ -367,9 +365,9 @@ def test_it_begins_where_it_is_told_and_again_where_it_is_reset_to(client: block
     with pytest.raises(MirrorRuns):
         client.mirrors.reset(name, to="earliest")
     client.mirrors.pause(name)
+    assert {shard.state for shard in client.mirrors.status(name).shards} == {"paused"}
     until(lambda: not sum(shard.lag_events for shard in client.mirrors.status(name).shards))
     assert all(shard.position_id >= events[9].id for shard in client.mirrors.status(name).shards), "it shows how far it is"
-    time.sleep(KNOWN_S)
     cache.put("late", 1)
     assert sum(shard.lag_events for shard in client.mirrors.status(name).shards) == 1
     assert client.mirrors.reset(name, to=events[4].id, dry_run=True).from_id == events[4].id

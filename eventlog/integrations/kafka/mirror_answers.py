@@ -13,7 +13,7 @@ def shown(mirror: Mirror, report: Report, *, node: str, lag: int, now_ms: int, n
         shard=report.shard,
         node=node,
         term=report.term,
-        state="paused" if mirror.state == "paused" else report.state,
+        state=report.state,
         since_ms=report.since_ms,
         why=report.why,
         position=report.position,

@@ -68,6 +68,7 @@ _PARTITIONS_DEFAULT: Final = 16
 _HOLD_BYTES_DEFAULT: Final = 1 * GIB
 _GENERATIONS: Final = 1 << 62
 _LOOK_S, _LOOK_S_MAX = 0.05, 1.0
+_STILL_S_MAX: Final = 5.0
 _DIFFERENCES_MAX: Final = 1_000
 _HEARD_MS: Final = 60_000  # within which every node writes by a cache's new options
 _KEPT_FOR_EVER: Final = {"retention.ms": "-1"}  # events have their own times: by Kafka's default of a week older ones went at once
@@ -424,6 +425,7 @@ class Mirrors:
         mirror, kind = book.find(request.name), request.WhichOneof("change")
         if kind == "pause":
             book = await self._change(lambda found: found.changed(mirror.name, books.paused))
+            await self._stands_still(book.find(mirror.name), timeout_ms=time_to_ask(exchange))
         elif kind == "resume":
             resumed = partial(books.resumed, accepts_diverged=request.resume.accept_diverged)
             book = await self._change(lambda found: found.changed(mirror.name, resumed))
@@ -522,6 +524,17 @@ class Mirrors:
             pause_s = min(2 * pause_s, _LOOK_S_MAX)  # each look counts what every shard has left
         exchange.answer(Message(mirror_status_answer=pb.MirrorStatusAnswer(shards=shards, behind=bool(behind))))
 
+    async def _stands_still(self, mirror: Mirror, *, timeout_ms: int) -> None:
+        """Return once no shard of a paused mirror is at work any more, or after a while: a shard that nobody leads now is not."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + min(timeout_ms / 1000, _STILL_S_MAX)
+        while loop.time() < deadline:
+            with suppress(EventLogError):
+                left_ms = max(int((deadline - loop.time()) * 1000), 1)
+                if all(one.state == "paused" for one in await self._shards(mirror, upto=0, timeout_ms=left_ms)):
+                    return
+            await asyncio.sleep(_LOOK_S)
+
     async def _shards(self, mirror: Mirror, *, upto: int, timeout_ms: int) -> list[pb.MirrorShard]:
         asked = Message(mirror_status=pb.MirrorStatus(name=mirror.name, upto=upto))
         answers = await self._node.primaries.ask(
@@ -534,11 +547,15 @@ class Mirrors:
         terms = dict(zip(led.segments, led.epochs, strict=True))
         own = {shard: terms[home] for shard, home in enumerate(homes(mirror, segments=self._node.segments)) if home in terms}
         running = {shard: report for shard in own if (report := self._reports.get(f"{mirror.name}/{shard}")) is not None}
-        running = {shard: report for shard, report in running.items() if report.revision == mirror.revision}
+        if mirror.state != "paused":  # else a shard that goes on ends as soon as its node knows
+            running = {shard: report for shard, report in running.items() if report.revision == mirror.revision}
         before = await self._acknowledged(mirror, [shard for shard in own if shard not in running])
         reports = [running.get(shard) or Report(shard=shard, term=term, upto=before[shard]) for shard, term in own.items()]
         cache = self._node.caches.get(mirror.cache_id)
         shards = [await self._shown(mirror, report, cache, upto=upto) for report in reports]
+        for one in shards:
+            if mirror.state == "paused" and one.shard not in running:
+                one.state = "paused"
         return Message(mirror_status_answer=pb.MirrorStatusAnswer(shards=shards))
 
     async def _acknowledged(self, mirror: Mirror, shards: Sequence[int]) -> dict[int, int]:

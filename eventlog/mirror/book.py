@@ -150,6 +150,15 @@ def reset(mirror: Mirror, *, from_id: int, generation: int, signals_from: int, h
     return msgspec.structs.replace(mirror, from_id=from_id, generation=generation, signals_from=signals_from, has_snapshot=has_snapshot)
 
 
+def came_to(mirror: Mirror, acknowledged: int) -> int:
+    """Return up to which id a mirror is known to have written where its listener has come to an id.
+
+    A listener begins at the end of the log and never goes back, also where the mirror begins earlier, or again. So what lay there when
+    the mirror began tells nothing, and it may be at its beginning still.
+    """
+    return acknowledged if acknowledged > mirror.signals_from else mirror.from_id
+
+
 def altered(mirror: Mirror, *, interval_ms: int | None = None, on_too_large: OnTooLarge | None = None) -> Mirror:
     """Return a mirror that goes on in another way, where it was. What its records are stays: a topic is of one kind throughout.
 

@@ -64,6 +64,11 @@ def test_what_is_not_there_is_said_to_be():
             act("m")
 
 
+def test_what_its_listener_had_before_it_began_says_nothing_of_how_far_it_is():
+    begun = books.reset(books.paused(mirror()), from_id=5, generation=2, signals_from=9)
+    assert [books.came_to(begun, acknowledged) for acknowledged in (0, 7, 9, 10)] == [5, 5, 5, 10]
+
+
 def test_what_runs_is_not_reset():
     with pytest.raises(MirrorRuns, match="eventlog mirror pause m"):
         books.reset(mirror(), from_id=5, generation=2, signals_from=9)

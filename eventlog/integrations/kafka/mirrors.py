@@ -559,15 +559,13 @@ class Mirrors:
         return Message(mirror_status_answer=pb.MirrorStatusAnswer(shards=shards))
 
     async def _acknowledged(self, mirror: Mirror, shards: Sequence[int]) -> dict[int, int]:
-        """Return up to which id shards that do not run have let retention have what came before, or where they are to begin."""
-        begun = [shard for shard in shards if await self.has_begun(mirror, shard)]
-        found = dict.fromkeys(shards, mirror.from_id)
-        if begun:
-            async with self.source(mirror) as source:
-                ids = await source.acknowledged_ids()
-            for shard in begun:
-                found[shard] = max(int(ids[segments_of(shard, mirror, segments=self._node.segments)].min()), mirror.from_id)
-        return found
+        """Return up to which id shards that do not run are known to have written, by what they have let retention have."""
+        if not shards:
+            return {}
+        async with self.source(mirror) as source:
+            ids = await source.acknowledged_ids()
+        of = {shard: segments_of(shard, mirror, segments=self._node.segments) for shard in shards}
+        return {shard: books.came_to(mirror, int(ids[own].min())) for shard, own in of.items()}
 
     async def _shown(self, mirror: Mirror, report: Report, cache: CacheState | None, *, upto: int) -> pb.MirrorShard:
         lag = 0

@@ -15,7 +15,7 @@ import msgspec
 import orjson
 from aiohttp import web
 
-from eventlog.client.formats import CacheFormat
+from eventlog.client.formats import LIFESPAN_MS_MAX, CacheFormat
 from eventlog.errors import BadValue, BodyTooSlow, EventLogError, InvalidArgument, TooLarge, UnsupportedBody, tellable
 from eventlog.events import KIND_NAMES
 from eventlog.http.calls import Call, Route, base64_key, told
@@ -171,15 +171,15 @@ class _Writing:
         return base64_key(line.key) if self._is_base64 else self._form.key(line.key)
 
     def _value(self, line: Line) -> bytes:
-        if line.lifespan_ms < 0:
-            raise BadValue(key=line.key, why=f"lifespan_ms is {line.lifespan_ms}")
+        if not 0 <= line.lifespan_ms <= LIFESPAN_MS_MAX:
+            raise BadValue(key=line.key, why=f"lifespan_ms is {line.lifespan_ms}: give whole milliseconds up to {LIFESPAN_MS_MAX}")
         raw = bytes(line.value)
         if line.remove is bool(raw):
             raise BadValue(key=line.key, why="a line has a value, or removes")
         if line.remove:
             return b""
         if not self._form.is_bytes:
-            return self._form.value(line.key, msgspec.Raw(raw) if self._form.avro is None else msgspec.json.decode(raw))
+            return self._form.value(line.key, msgspec.Raw(raw))
         try:
             return b64decode(msgspec.json.decode(raw, type=str), validate=True)
         except (msgspec.MsgspecError, Base64Error, ValueError) as error:
@@ -190,7 +190,7 @@ def _parsed(data: bytes) -> tuple[list[Line], EventLogError | None]:
     """Return the lines up to the first that means nothing, and what is wrong with that."""
     try:
         return _decode_lines(data), None
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         pass
     found: list[Line] = []
     for line in data.split(b"\n"):
@@ -198,7 +198,7 @@ def _parsed(data: bytes) -> tuple[list[Line], EventLogError | None]:
             continue
         try:
             found.append(_decode(line))
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             return found, InvalidArgument(why=f"the line is not one of key and value: {error}")
     return found, None
 

@@ -221,14 +221,16 @@ def check_page(request: web.BaseRequest, own_names: Collection[str]) -> None:
         raise UnsupportedBody(found=f"content type {found!r}", instead="say what it is with Content-Type, such as application/json")
     host = request.headers.get("Host", "")
     origin = request.headers.get("Origin")
-    if origin is not None and (urlsplit(origin).netloc != host or not _is_own(host, own_names)):
+    if origin is not None and not _is_own(origin, host, own_names):
         raise ForeignPage(origin=origin[:200], host=host[:200])
 
 
-def _is_own(host: str, own_names: Collection[str]) -> bool:
+def _is_own(origin: str, host: str, own_names: Collection[str]) -> bool:
     try:
-        name = urlsplit(f"//{host}").hostname or ""
+        page, name = urlsplit(origin).netloc, urlsplit(f"//{host}").hostname or ""
     except ValueError:
+        return False
+    if page != host:
         return False
     if name in {"localhost", socket.gethostname().lower(), *own_names}:
         return True
@@ -313,10 +315,15 @@ def refusal(error: EventLogError) -> web.Response:
 def told(error: EventLogError) -> dict[str, Any]:
     """Return what is told of an error wherever it is: its code, its sentence, its outcome, its facts."""
     facts = {name: _fact(name, fact) for name, fact in error.facts().items()}
-    return facts | {"error": error.code, "message": str(error), "outcome": error.outcome}
+    return facts | {"error": error.code, "message": _readable(str(error)), "outcome": error.outcome}
 
 
 def _fact(name: str, fact: Any) -> Any:
     if name not in IDS:
-        return fact
+        return _readable(fact) if isinstance(fact, str) else fact
     return [str(one) for one in fact] if isinstance(fact, list | tuple) else str(fact)
+
+
+def _readable(text: str) -> str:
+    """Return text that JSON can hold: a header that is not UTF-8 came as half characters."""
+    return text.encode(errors="backslashreplace").decode()

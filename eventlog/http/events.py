@@ -60,9 +60,9 @@ class Events:
         place = _id if _is_ordered(wanted) else _position
         form: Form = _ServerSent(place) if is_server_sent else _Lines(place)
         stream = EventStream(call.request, form, self._core.shared)
-        if call.request.method == "HEAD":
-            return web.Response(headers=stream.headers)
         async with self._core.reads(call.text("cache")) as cache:
+            if call.request.method == "HEAD":
+                return web.Response(headers=stream.headers)
             batches = _once(cache, wanted, max_events=left, wait_ms=wait_ms) if wait_ms else _batches(cache, wanted)
             try:
                 await stream.send(batches, left)

@@ -41,12 +41,12 @@ class EntryListing:
         left = call.number("max", 0, low=1, high=EVENTS_MAX) or EVENTS_MAX
         wanted = _wanted(call, is_base64=is_base64)
         stream = EventStream(call.request, _EntryLines(), self._core.shared)
-        if call.request.method == "HEAD":
-            return web.Response(headers=stream.headers)
         async with self._core.reads(call.text("cache")) as cache:
             info = await cache.info()
             if info.key_format == "bytes" and not is_base64:
                 raise InvalidArgument(why="keys of this cache are bytes: read them in base64url, with ?key=base64")
+            if call.request.method == "HEAD":
+                return web.Response(headers=stream.headers)
             try:
                 await stream.send(_lines(cache, wanted, _liner(info, is_selected="select" in wanted, is_base64=is_base64)), left)
             except EventLogError as error:

@@ -9,7 +9,7 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self
 from urllib.parse import quote
 
 import msgspec
@@ -22,7 +22,7 @@ from eventlog.errors import EventLogError, InvalidArgument
 from eventlog.events import Event
 from eventlog.groups.record import Place, decode_places, decode_set, encode_places, encode_set
 from eventlog.http.local import LocalCore, LocalReads
-from eventlog.limits import KIB
+from eventlog.limits import KIB, SESSION_TIMEOUT_MS_MAX, SESSION_TIMEOUT_MS_MIN
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message
 
@@ -30,14 +30,15 @@ ANSWER_BYTES_MAX: Final = 128 * KIB  # of each node that leads some of its segme
 PATH_BYTES_MAX: Final = 8 * KIB  # of a member's own part; half of what the first line of a request may hold
 NOTHING_MS: Final = 1_000  # what a poll without `wait` gives nodes to say that there is nothing
 BEAT_WAIT_MS: Final = 3_000
+_CACHE_ID_MAX: Final = (1 << 32) - 1
 
 
 class MemberWords(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
     """What a member said when it joined, as its path has it."""
 
     cache: str
-    cache_id: int
-    session_timeout_ms: int
+    cache_id: Annotated[int, msgspec.Meta(ge=1, le=_CACHE_ID_MAX)]
+    session_timeout_ms: Annotated[int, msgspec.Meta(ge=SESSION_TIMEOUT_MS_MIN, le=SESSION_TIMEOUT_MS_MAX)]
     on_trimmed: Literal["error", "earliest"] = "error"
     where: str | None = None
     parameters: list[Any] | dict[str, Any] | None = None

@@ -88,6 +88,8 @@ def test_what_came_before_a_line_that_means_nothing_is_written_and_told(node: No
             b'{"key": "k"}',
             b'{"key": "k", "value": 1, "remove": true}',
             b'{"key": "k", "x": 1}',
+            b'{"key": "k", "value": 1, "lifespan_ms": 18446744073709551616}',
+            b'{"key": "k", "value": ' + b"[" * 9_000 + b"]" * 9_000 + b"}",
             b"\xff",
         ]
     ):
@@ -97,7 +99,7 @@ def test_what_came_before_a_line_that_means_nothing_is_written_and_told(node: No
         assert status == 200
         assert [row.get("kind") for row in found] == ["CREATED", None]
         assert (found[1]["line"], found[1]["error"] in {"INVALID_ARGUMENT", "BAD_VALUE"}) == (2, True)
-    assert {key for key, _ in cache.entries()} == {f"g{number}" for number in range(7)}
+    assert {key for key, _ in cache.entries()} == {f"g{number}" for number in range(9)}
     status, found = post(node.http, "broken", b"{\n")
     assert (status, found[0]["error"]) == (400, "INVALID_ARGUMENT")
 
@@ -126,6 +128,8 @@ def test_caches_of_other_formats(node: NodeProcess, client: blocking.Client) -> 
     typed = client.create_cache("typed", format="avro", schema=json.dumps(schema))
     status, found = post(node.http, "typed", lines([{"key": "k", "value": {"n": 1}}, {"key": "l", "value": {"n": "x"}}]))
     assert (status, typed.get("k").value, found[1]["error"]) == (200, {"n": 1}, "BAD_VALUE")
+    status, found = post(node.http, "typed", b'{"key": "m", "value": {"n": 3}}\n{"key": "n", "value": {"n": 1e999}}\n')
+    assert (status, typed.get("m").value, found[1]["error"]) == (200, {"n": 3}, "BAD_VALUE")
 
 
 @pytest.mark.parametrize(

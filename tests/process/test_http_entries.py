@@ -134,6 +134,8 @@ def test_values_of_an_avro_cache_are_json_over_http(node: NodeProcess):
         ("PUT", "/v1/caches/orders/entries/a", b"1", {"Content_Type": "text/plain"}, 415, "UNSUPPORTED_BODY"),
         ("PUT", "/v1/caches/orders/entries/a", b"1", {"Origin": "http://elsewhere.example"}, 403, "FOREIGN_PAGE"),
         ("DELETE", "/v1/caches/orders/entries/a", None, {"Origin": "null"}, 403, "FOREIGN_PAGE"),
+        ("PUT", "/v1/caches/orders/entries/a", b"1", {"Origin": "http://[::1"}, 403, "FOREIGN_PAGE"),
+        ("PUT", "/v1/caches/orders/entries/a", b"1", {"Origin": "http://\xe9"}, 403, "FOREIGN_PAGE"),
         ("DELETE", "/v1/caches/orders/entries/a", None, {"Origin": "http://x.example:1", "Host": "x.example:1"}, 403, "FOREIGN_PAGE"),
         ("PUT", "/v1/caches/orders/entries/a", b"1", {"If_Match": "7"}, 400, "INVALID_ARGUMENT"),
         ("PUT", "/v1/caches/orders/entries/a", b"1", {"If_Match": '"0"'}, 400, "INVALID_ARGUMENT"),
@@ -154,6 +156,12 @@ def test_what_cannot_be_done_is_refused_in_one_sentence(node: NodeProcess, metho
     assert ask(node, "GET", "/v1/caches/orders/entries/a")[0].status == 404, "nothing was written"
 
 
+@pytest.mark.parametrize("what", ["", "/entries", "/events", "/entries/a", "/listeners"])
+def test_the_head_of_a_cache_that_is_not_there_says_so(node: NodeProcess, what: str):
+    assert ask(node, "HEAD", f"/v1/caches/nobody{what}")[0].status == 404
+    assert ask(node, "HEAD", f"/v1/caches/orders{what}")[0].status == (404 if what == "/entries/a" else 200)
+
+
 def test_a_page_of_the_nodes_own_may_write(node: NodeProcess):
     put, _ = ask(node, "PUT", "/v1/caches/orders/entries/own", b"1", Origin=f"http://{node.http}")
     assert put.status == 201
@@ -161,7 +169,13 @@ def test_a_page_of_the_nodes_own_may_write(node: NodeProcess):
 
 
 @pytest.mark.parametrize(
-    "headers", [{"Origin": "http://elsewhere.example"}, {"Origin": "http://x.example:1", "Host": "x.example:1"}, {"Origin": "null"}]
+    "headers",
+    [
+        {"Origin": "http://elsewhere.example"},
+        {"Origin": "http://x.example:1", "Host": "x.example:1"},
+        {"Origin": "null"},
+        {"Origin": "http://["},
+    ],
 )
 def test_pages_of_other_origins_change_nothing_in_the_registry(node: NodeProcess, headers: dict[str, str]) -> None:
     body = json.dumps({"schema": '"long"'}).encode()

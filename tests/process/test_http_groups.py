@@ -2,6 +2,7 @@
 
 import json
 import time
+from base64 import urlsafe_b64encode
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -319,7 +320,17 @@ def test_a_member_that_asks_for_something_wrong_is_refused(node: NodeProcess, me
     assert member.poll(node)[0], "it goes on, and nothing was committed"
 
 
-@pytest.mark.parametrize("part", ["x", "x.", "x.!!", "x.e30", "x.WzFd", "%00", "x.WyJvcmRlcnMiLDAsMF0"])
+def part_of(*words: object) -> str:
+    """A member's part of a path, as nobody was told it."""
+    return "x." + urlsafe_b64encode(json.dumps(words).encode()).rstrip(b"=").decode()
+
+
+@pytest.mark.parametrize(
+    "part",
+    ["x", "x.", "x.!!", "x.e30", "x.WzFd", "%00", part_of("orders", 0, 0)]
+    + [part_of("orders", cache_id, 30_000) for cache_id in (-1, 1 << 32, 1 << 70)]
+    + [part_of("orders", 1, timeout_ms) for timeout_ms in (-1, 1 << 32, 1 << 70)],
+)
 def test_a_path_that_no_join_has_told_is_refused(node: NodeProcess, part: str):
     for method, path, body in (
         ("GET", "/events?generation=1", None),

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import click
 
-from eventlog.client.reading.wanted import read_token, shortest, start_of
+from eventlog.client.reading.wanted import one_id, read_token, shortest, start_of
 from eventlog.errors import EventsTrimmed, InvalidArgument, StaleMember, Unavailable
 from eventlog.ids import IdTimes, id_before, time_of
 from eventlog.limits import CLOCK_AHEAD_MS_MAX
@@ -217,7 +217,7 @@ def _check_archived(archive: str | None, *, no_archive: bool, **options: Any) ->
 def _noted(cache: "Cache", start: Start | None) -> str | None:
     """Return the archive that is noted with a cache, if a read from there has need of it; None has not, nor has a position by segment."""
     place = "" if start is None else cache.info().archive
-    if not place or (isinstance(start, str) and start != "earliest" and not isinstance(read_token(start).at, int)):
+    if not place or (isinstance(start, str) and start != "earliest" and one_id(read_token(start)) is None):
         return None
     try:
         if start not in {"earliest", 0}:
@@ -231,9 +231,14 @@ def _noted(cache: "Cache", start: Start | None) -> str | None:
 
 def _over_archive(client: "Client", cache: str, path: str, start: Start, **reading: Any) -> "Iterator[EventBatch]":
     if isinstance(start, str) and start != "earliest":
-        at = read_token(start).at
-        if not isinstance(at, int):
+        position = read_token(start)
+        at, held = one_id(position), position.segments_held()
+        if at is None:
             raise InvalidArgument(why="the position is one of each segment; an archive goes on behind one id")
+        if len(held) < position.segments:
+            if not set(reading["segments"] or held) <= set(held):
+                raise InvalidArgument(why="the position does not hold all segments asked for")
+            reading["segments"] = reading["segments"] or held
         start = at
     archives = load_archives()
     options = {name: value for name, value in reading.items() if value is not None and name not in (*_NOT_OF_ARCHIVES, "params")}

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from eventlog.arrays import NONE, Ints
 from eventlog.errors import PositionDiverged
-from eventlog.read.position import OFFSET_UNKNOWN, Position, SegmentPositions
+from eventlog.read.position import Position, SegmentPositions, place_in
 
 
 class SegmentEnds:
@@ -50,13 +50,7 @@ class Cursor:
     @classmethod
     def at_id(cls, segments: int, id_: int, *, asked: Ints | None) -> Self:
         """Return a cursor that has read everything up to `id_`, of some segments place by place."""
-        if asked is None:
-            return cls(segments, id_)
-        count = len(asked)
-        at = SegmentPositions(
-            of=asked, ids=np.full(count, id_), offsets=np.full(count, OFFSET_UNKNOWN, np.int64), epochs=np.zeros(count, np.int64)
-        )
-        return cls(segments, at)
+        return cls(segments, id_ if asked is None else place_in(id_, asked))
 
     @property
     def at(self) -> int | SegmentPositions:

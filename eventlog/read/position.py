@@ -34,6 +34,17 @@ class SegmentPositions:
     epochs: Ints
 
 
+def place_in(at: int | SegmentPositions, of: Ints) -> SegmentPositions:
+    """Return a place in the segments `of` alone, which rise; those that `at` has no place in are left out."""
+    if not isinstance(at, SegmentPositions):
+        count = len(of)
+        return SegmentPositions(
+            of=of, ids=np.full(count, at), offsets=np.full(count, OFFSET_UNKNOWN, np.int64), epochs=np.zeros(count, np.int64)
+        )
+    rows = np.flatnonzero(np.isin(at.of, of))
+    return SegmentPositions(of=at.of[rows], ids=at.ids[rows], offsets=at.offsets[rows], epochs=at.epochs[rows])
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class PinStep:
     """A state read of `segment` went on under a new pin: keys up to and including `key` were read as of `pin`."""

@@ -195,7 +195,7 @@ def test_what_cannot_be_is_said(client: blocking.Client, orders: Any) -> None:
         archives.event_batches(found, client, "orders", filter="x")
 
 
-def test_the_command_line_prints_both(client: blocking.Client, node: NodeProcess, orders: Any) -> None:
+def test_the_command_line_prints_both(client: blocking.Client, node: NodeProcess, orders: Any, tmp_path: Path) -> None:
     _, every, path = orders
     consume = [sys.executable, "-m", "eventlog_cli", "consume", "orders", "--server", node.address, "--json", "--archive", str(path)]
 
@@ -206,5 +206,11 @@ def test_the_command_line_prints_both(client: blocking.Client, node: NodeProcess
     assert ids() == [event[0] for event in every]
     assert ids("--from-id", str(every[40][0]), "--max", "5") == [event[0] for event in every[41:46]]
     assert ids("--where", "value.n = 3") == [event[0] for event in every if event[5] and event[5]["n"] == 3]
+    some = [event[0] for event in every if event[1] < 2]
+    file = str(tmp_path / "position")
+    assert ids("--segments", "0-1", "--max", "3", "--position-file", file) == some[:3]
+    assert ids("--position-file", file) == some[3:], "a position of some segments goes on with these"
+    others = subprocess.run([*consume, "--segments", "2", "--position-file", file], capture_output=True, check=False, text=True, timeout=60)
+    assert (others.returncode, "does not hold all segments" in others.stderr) == (1, True)
     refused = subprocess.run([*consume, "--group", "g"], capture_output=True, check=False, text=True, timeout=60)
     assert (refused.returncode, "--archive" in refused.stderr) == (2, True)

@@ -268,6 +268,21 @@ def test_segments_alone(shell: Shell) -> None:
     assert shell.run("consume", "parts", "--segments", "256").code == 1
 
 
+def test_a_position_of_some_segments_passes_over_no_others(shell: Shell, tmp_path: Path) -> None:
+    rows = b"".join(b'{"k":"%d"}\n' % number for number in range(1_000))
+    shell.ok("load", "halves", "-", "--create", "--key", "k", given=rows)
+    file = str(tmp_path / "position")
+    low = shell.ok("consume", "halves", "--segments", "0-99", "--position-file", file).rows
+    done = shell.run("consume", "halves", "--segments", "100-255", "--position-file", file)
+    assert (done.code, done.out) == (1, ""), "they were not read, so nobody knows where to go on"
+    assert "does not hold all segments" in done.err
+    added = b"".join(b'{"k":"more-%d"}\n' % number for number in range(1_000))
+    shell.ok("load", "halves", "-", "--key", "k", given=added)
+    rest = shell.ok("consume", "halves", "--position-file", file).rows
+    assert {row["segment"] for row in low + rest} == set(range(100))
+    assert all(row["key"].startswith("more-") for row in rest)
+
+
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 def test_a_loading_that_is_ended_says_how_far_it_came(shell: Shell, number: signal.Signals, code: int) -> None:
     cache = f"partly-{code}"

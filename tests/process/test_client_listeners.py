@@ -90,6 +90,45 @@ def test_an_iterator_wakes_its_listener_at_once(node: NodeProcess) -> None:
     using(node, test)
 
 
+def test_a_reader_of_some_segments_acknowledges_those_alone(node: NodeProcess) -> None:
+    async def test(client: eventlog.Client) -> None:
+        cache = await client.create_cache("parted")
+        await cache.put_many([(f"k{number}", number) for number in range(200)])
+        ids = [event.id async for event in cache.events()]
+        mine, others = range(6), range(6, 16)
+
+        async def by_streaming(listener: str) -> list[int]:
+            return [event.id async for event in cache.events(listener=listener, segments=mine)]
+
+        async def by_following(listener: str) -> list[int]:
+            found: list[int] = []
+            async for event in cache.events(listener=listener, segments=mine, follow=True):
+                found.append(event.id)
+                if len(found) == len(expected):
+                    break
+            async for batch in cache.event_batches(listener=listener, segments=mine, from_id=found[-1]):
+                found += batch.ids.tolist()
+            return found
+
+        async def by_polls(listener: str) -> list[int]:
+            answer = await cache.poll(listener=listener, segments=mine)
+            assert not (await cache.poll(answer.last_id, listener=listener, segments=mine)).events
+            return [event.id for event in answer.events]
+
+        async def by_command(listener: str) -> list[int]:
+            rows = await asyncio.to_thread(Shell(node).ok, "consume", "parted", "--listener", listener, "--segments", "0-5")
+            return [row["id"] for row in rows.rows]
+
+        expected = [event.id async for event in cache.events(segments=mine)]
+        for number, read in enumerate((by_streaming, by_following, by_polls, by_command)):
+            listener = await cache.register(id=f"parted-{number}", durable=True, from_id="earliest")
+            assert await read(listener.id) == expected
+            rest = [event.id async for event in cache.events(listener=listener.id, segments=others)]
+            assert sorted(expected + rest) == ids, read.__name__
+
+    using(node, test)
+
+
 @pytest.mark.parametrize("continuous", [True, False])
 def test_a_read_of_a_listener_is_one_table_whatever_matches_and_whatever_it_is_altered_to(node: NodeProcess, continuous: bool) -> None:
     async def test(client: eventlog.Client) -> None:

@@ -268,7 +268,7 @@ class CacheReads(CacheByKey):
             cluster=self._core.cluster,
             text_keys=form.is_text,
             json_values=form.is_json,
-            position_at=partial(position_after, reading.position, scope),
+            position_at=partial(position_after, reading.position, scope, of=reading.segments),
             values=form.avro,
             has_changes=bool(reading.listener) or (reading.filter is not None and reading.filter.continuous),
             columns=reading.columns,

@@ -20,7 +20,7 @@ from eventlog.errors import BadMessage, InvalidArgument, Unavailable
 from eventlog.ids import id_before
 from eventlog.limits import ANSWER_BYTES_MAX
 from eventlog.read import token
-from eventlog.read.position import ID_MAX, OFFSET_UNKNOWN, Position, SegmentPositions
+from eventlog.read.position import ID_MAX, OFFSET_UNKNOWN, Position, SegmentPositions, place_in
 from eventlog.read.state import tail_of, with_steps
 from eventlog.wire.eventlog_pb2 import Filter, Poll, PollAnswer
 
@@ -218,21 +218,36 @@ def token_text(data: bytes) -> str:
     return urlsafe_b64encode(data).rstrip(b"=").decode()
 
 
-def position_after(start: Position | None, scope: Scope, last_id: int) -> str:
-    """Return the token of a reader that began at `start` and has everything up to `last_id`."""
+def position_after(start: Position | None, scope: Scope, last_id: int, *, of: Sequence[int] = ()) -> str:
+    """Return the token of a reader that began at `start` and has everything up to `last_id`.
+
+    `of` are the segments that it reads, rising; none stands for all. The token has no place in any other: whoever went on there would miss
+    what was not read.
+    """
     cluster, cache_id, segments = scope
     at: int | SegmentPositions = last_id
-    if start is not None and isinstance(start.at, SegmentPositions):
-        before = start.at
-        if len(before.of) < segments or int(before.ids.max()) > last_id:
-            passed = before.ids < last_id
-            at = SegmentPositions(
-                of=before.of,
-                ids=np.where(passed, last_id, before.ids),
-                offsets=np.where(passed, OFFSET_UNKNOWN, before.offsets),
-                epochs=np.where(passed, 0, before.epochs),
-            )
+    before: int | SegmentPositions = 0 if start is None else start.at
+    if 0 < len(of) < segments:
+        before = place_in(before, np.array(of, np.int64))
+    if isinstance(before, SegmentPositions) and (len(before.of) < segments or int(before.ids.max()) > last_id):
+        passed = before.ids < last_id
+        at = SegmentPositions(
+            of=before.of,
+            ids=np.where(passed, last_id, before.ids),
+            offsets=np.where(passed, OFFSET_UNKNOWN, before.offsets),
+            epochs=np.where(passed, 0, before.epochs),
+        )
     return token.to_text(Position(cluster=cluster, cache_id=cache_id, segments=segments, at=at))
+
+
+def one_id(position: Position) -> int | None:
+    """Return the id behind which a position stands in every segment that it holds, None where they differ or entries are still read."""
+    if position.unread or position.steps:
+        return None
+    at = position.at
+    if not isinstance(at, SegmentPositions):
+        return at
+    return int(at.ids[0]) if bool((at.ids == at.ids[0]).all()) else None
 
 
 class ScanOptions(TypedDict, total=False):

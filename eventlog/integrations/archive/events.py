@@ -24,7 +24,7 @@ from eventlog.client.reading.batches import EventBatch
 from eventlog.client.reading.columns import checked_columns
 from eventlog.client.reading.filtering import Parameters, Select, compiled_here, filter_of
 from eventlog.client.reading.pieces import NO_EVENTS, arrange, take_apart
-from eventlog.client.reading.wanted import position_after
+from eventlog.client.reading.wanted import position_after, segments_of
 from eventlog.client.values import CacheInfo
 from eventlog.errors import InvalidArgument
 from eventlog.events import KIND_NAMES, EventSource, encode_headers
@@ -99,8 +99,8 @@ class ArchivePart:
     def __init__(self, archive: Archive, facts: "JudgeFacts", from_id: int | None, *, until_id: int | None, **options: Any) -> None:
         self._archive = archive
         self._columns = checked_columns(options.get("columns"))
-        self._judge = Judge(facts, columns=self._columns, **{name: options.get(name) for name in _JUDGED})
         self._segments = options.get("segments")
+        self._judge = Judge(facts, columns=self._columns, segments=self._segments, **{name: options.get(name) for name in _JUDGED})
         self._start = self.end = archive.after if from_id is None else from_id
         if archive.after <= self._start < archive.upto:
             self.end = archive.upto if until_id is None else min(until_id, archive.upto)
@@ -151,6 +151,7 @@ class Judge:
         parameters: Parameters | None,
         select: Select | None,
         columns: Collection[str] | None = None,
+        segments: Collection[int] | None = None,
     ) -> None:
         self._without = frozenset[str]() if columns is None else CONTENT.difference(columns)
         info = facts.info
@@ -166,7 +167,9 @@ class Judge:
             cluster=facts.cluster,
             text_keys=form.is_text,
             json_values=form.is_json,
-            position_at=partial(position_after, None, (facts.cluster, info.id, facts.segments)),
+            position_at=partial(
+                position_after, None, (facts.cluster, info.id, facts.segments), of=segments_of(segments, of=facts.segments)
+            ),
             values=form.avro,
         )
 

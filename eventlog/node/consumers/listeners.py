@@ -8,7 +8,7 @@ of all listeners in it; a listener that waits for what matches is moved on past 
 import asyncio
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol, TypeAlias
 
@@ -23,10 +23,10 @@ from eventlog.node.consumers.inner import Inner
 from eventlog.node.consumers.listener_home import WARN_PERCENTS, KeptListener, ListenerHome
 from eventlog.node.reading.answers import Reads
 from eventlog.node.reading.filters import message_of
-from eventlog.node.reading.pulls import Pull, id_asked, is_state_read
+from eventlog.node.reading.pulls import Pull, id_asked, is_state_read, segments_of
 from eventlog.predicate.spec import FilterSpec
 from eventlog.read import token
-from eventlog.read.position import Position, SegmentPositions
+from eventlog.read.position import Position, SegmentPositions, place_in
 from eventlog.transport.connection import Exchange
 from eventlog.transport.stream import Reply
 from eventlog.wire import eventlog_pb2 as pb
@@ -184,7 +184,7 @@ class Listeners:
             poll.after = found.last_id
 
     async def _acknowledging(self, poll: Poll) -> Position | None:
-        """Return the place of a poll, None where it says none, or one that no reader can have reached.
+        """Return the place of a poll in the segments that it asks for, None where it says none, or one that no reader can have reached.
 
         A position never goes back: one that lies beyond the end would acknowledge whatever is written up to there, unread.
         """
@@ -192,6 +192,12 @@ class Listeners:
         if position is None:
             return None
         position.check(cluster=self._node.cluster, cache_id=poll.cache_id, segments=self._node.segments)
+        asked = segments_of(poll, self._node.segments)
+        if asked is not None and len(asked) < self._node.segments and not position.unread:
+            at = place_in(position.at, asked)  # the others are another reader's
+            if not len(at.of):
+                return None
+            position = replace(position, at=at)
         return position if await self._are_reached([position]) else None
 
     async def acknowledge(self, request: pb.AcknowledgeListener) -> KeptListener:

@@ -1,5 +1,6 @@
 """What a caller says it wants: where a read begins and ends, and of what."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
@@ -11,6 +12,7 @@ from eventlog.client.reading.wanted import (
     PollWanted,
     Reading,
     checked_tail,
+    one_id,
     one_of,
     position_after,
     read_token,
@@ -114,6 +116,21 @@ def test_a_reader_of_some_segments_says_nothing_about_the_others() -> None:
     found = read_token(position_after(place(vector([1, 3], [100, 200])), SCOPE, 300)).at
     assert isinstance(found, SegmentPositions)
     assert (found.of.tolist(), found.ids.tolist()) == ([1, 3], [300, 300])
+
+
+@pytest.mark.parametrize("start", [None, place(3), place(vector([0, 1, 2, 3], [100, 100, 300, 200]))])
+def test_what_was_not_asked_for_is_not_in_the_token(start: Position | None) -> None:
+    found = read_token(position_after(start, SCOPE, 300, of=(1, 3))).at
+    assert isinstance(found, SegmentPositions)
+    assert (found.of.tolist(), found.ids.tolist()) == ([1, 3], [300, 300])
+    assert token.from_text(position_after(start, SCOPE, 300, of=(0, 1, 2, 3))) == place(300), "all of them are one id"
+
+
+def test_a_position_is_one_id_where_all_its_places_are() -> None:
+    assert one_id(place(3)) == 3
+    assert one_id(place(vector([1, 3], [200, 200]))) == 200
+    assert one_id(place(vector([1, 3], [200, 201]))) is None
+    assert one_id(replace(place(vector([1, 3], [200, 200])), unread=(1,))) is None
 
 
 def test_a_reading_goes_on_after_each_answer() -> None:

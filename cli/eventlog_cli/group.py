@@ -141,7 +141,7 @@ def reset(group: str, *, to: To | None, shift_by: int | None, cache_name: str | 
     goal: dict[str, Any] = {"shift_by": shift_by} if to is None else {to[0]: to[1]}
     with open_client() as client:
         cache_id = client.describe_cache(cache_name).id if cache_name else 0
-        moves = client.groups.reset(group, **goal, cache_id=cache_id, segments=segments or (), dry_run=dry_run)
+        moves = client.groups.reset(group, **goal, cache_id=cache_id, segments=segments, dry_run=dry_run)
     if settings().is_json:
         for move in moves:
             ids = id_fields(from_id=move.from_id, to_id=move.to_id)

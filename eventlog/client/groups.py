@@ -119,21 +119,26 @@ class GroupAdmin(Shown):
         to_time: int | datetime | None = None,
         shift_by: int | None = None,
         cache_id: int = 0,
-        segments: Collection[int] = (),
+        segments: Collection[int] | None = None,
         dry_run: bool = False,
     ) -> list[GroupMove]:
         """Have a group without members go on behind `to_id` (an id, `earliest`, `latest`), or at `to_time`; return what changes.
 
         With `shift_by` it goes on so many events further on in each segment, or back where that is below 0: at the most to the first
-        event kept, or behind the last one. What retention has taken counts as done.
+        event kept, or behind the last one. What retention has taken counts as done. A shift of which nobody says what became of it is not
+        asked for again: done twice it is another one.
 
         Raises:
             GroupNotEmpty: it has live members.
+            InvalidArgument: a place that cannot be, or `segments` without any; None stands for all.
+            OutcomeUnknown, ConnectionLost, NotPrimary, TimedOut: with an unknown `outcome` it may be done, or not; `describe` tells.
             PrimariesMissing: with `shift_by`, a segment has no primary that could count.
         """
         if sum(given is not None for given in (to_id, to_time, shift_by)) != 1:
             raise InvalidArgument(why="give one of to_id, to_time and shift_by")
-        request = pb.ResetGroup(group=group, cache_id=cache_id, dry_run=dry_run, segments=sorted(segments))
+        if segments is not None and not segments:
+            raise InvalidArgument(why="no segments to reset: give some, or None for all")
+        request = pb.ResetGroup(group=group, cache_id=cache_id, dry_run=dry_run, segments=sorted(segments or ()))
         if to_id == "earliest":
             request.earliest = True
         elif to_id == "latest":
@@ -142,7 +147,7 @@ class GroupAdmin(Shown):
             request.shift_by = _checked_shift(shift_by)
         else:
             request.id = _id_before(to_id, to_time)
-        reply = await self._requests.ask(Message(reset_group=request))
+        reply = await self._requests.ask(Message(reset_group=request), repeatable=shift_by is None or dry_run)
         return [GroupMove(**row) for row in _rows(reply.body)]
 
     async def delete(self, group: str, *, cache_id: int = 0) -> None:

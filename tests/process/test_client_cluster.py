@@ -11,7 +11,16 @@ import pytest
 
 import eventlog
 from eventlog.client.client import Client, connect
-from eventlog.errors import EventLogError, MetadataUnavailable, NotEnoughReplicas, NotPrimary, TimedOut
+from eventlog.errors import (
+    EventLogError,
+    GroupNotFound,
+    InvalidArgument,
+    MetadataUnavailable,
+    NotEnoughReplicas,
+    NotPrimary,
+    OutcomeUnknown,
+    TimedOut,
+)
 from eventlog.limits import MIB
 from eventlog.transport.connection import Exchange
 from eventlog.wire.session import ConnectionStage
@@ -379,6 +388,40 @@ def test_a_write_without_a_producer_is_tried_again_while_it_is_sure_not_to_be_wr
             await cache.put("k", 1)
             await cache.put_many(PAIRS)
             assert len(cluster.node.log) == 1 + len(PAIRS)
+
+    on_cluster(act)
+
+
+@pytest.mark.parametrize("error", [OutcomeUnknown(outcome="unknown", why="lost"), NotPrimary(outcome="unknown", segment=1)])
+def test_a_shift_of_a_group_that_may_be_done_is_not_done_again(error: EventLogError) -> None:
+    async def act(cluster: FakeCluster) -> None:
+        asked: list[str | None] = []
+
+        def refuse(exchange: Exchange) -> EventLogError | None:
+            if exchange.kind != "reset_group":
+                return None
+            asked.append(exchange.message.reset_group.WhichOneof("to"))
+            return error if len(asked) == 1 else GroupNotFound(group="g")
+
+        async with connect(cluster.addresses[1], retry=FAST) as client:
+            cluster.node.refusal = refuse
+            with pytest.raises(type(error)) as raised:
+                await client.groups.reset("g", shift_by=-3)
+            assert (raised.value.outcome, asked) == ("unknown", ["shift_by"])
+            for again in ({"shift_by": -3, "dry_run": True}, {"to_id": 7}):
+                asked.clear()
+                with pytest.raises(GroupNotFound):
+                    await client.groups.reset("g", **again)  # type: ignore[arg-type]
+                assert len(asked) == 2
+
+    on_cluster(act)
+
+
+def test_a_group_is_not_reset_as_a_whole_where_no_segment_is_chosen() -> None:
+    async def act(cluster: FakeCluster) -> None:
+        async with connect(cluster.addresses[1], retry=FAST) as client:
+            with pytest.raises(InvalidArgument, match="no segments"):
+                await client.groups.reset("g", to_id="latest", segments=[])
 
     on_cluster(act)
 

@@ -163,7 +163,7 @@ class Running:
         except EventLogError as error:
             self.forget(self.not_primary())
             if isinstance(error, VersionMismatch):
-                raise self.not_primary() from error
+                raise NotPrimary(outcome=error.outcome, **self.not_primary().facts()) from error
             raise
         if state is not None:
             self.version = versions[record]

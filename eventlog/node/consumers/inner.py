@@ -245,7 +245,8 @@ class Inner:
         to behind his back.
 
         Raises:
-            NotPrimary: the term is over; a write that had been sent then is seen by the current leader of the route, or is not there.
+            NotPrimary: the term is over; a write that had been sent then is seen by the current leader of the route, or is not there:
+                its `outcome` is unknown.
             VersionMismatch: an entry has another version than expected; nothing was written. Where its `outcome` is unknown, an earlier
                 try may have been written, and another write behind it.
             OutcomeUnknown: it was sent, and nobody could say until the deadline what became of it.
@@ -264,7 +265,7 @@ class Inner:
         try:
             ids = await self._insist(once, deadline_ms=deadline_ms)
         except _TermOver:
-            raise NotPrimary(segment=self.segment(route)) from None
+            raise NotPrimary(outcome="unknown" if trying.is_unknown else "none", segment=self.segment(route)) from None
         except Unavailable as error:
             if trying.is_unknown and not isinstance(error, OutcomeUnknown):
                 raise OutcomeUnknown(outcome="unknown", why=str(error)) from error

@@ -66,6 +66,28 @@ def test_a_write_in_doubt_that_another_one_followed_is_still_in_doubt(tmp_path: 
     with_node(tmp_path, act)
 
 
+@pytest.mark.parametrize(("is_lost", "outcome"), [(True, "unknown"), (False, "none")])
+def test_a_write_whose_term_is_over_says_whether_it_may_be_there(tmp_path: Path, is_lost: bool, outcome: str) -> None:
+    async def act(node: Node) -> None:
+        await node.inner.write(LISTENERS, b"r", puts={b"r\0": b"1"})
+        term, writes = node.inner.term(b"r"), node.own_writes
+
+        class LosesItsTerm:
+            async def write(self, *frame: Any, **options: Any) -> Any:
+                node.replicas.serving[:] = False
+                if is_lost:
+                    await writes.write(*frame, **options)
+                    raise OutcomeUnknown(outcome="unknown", why="nobody heard the answer")
+                raise NotPrimary(segment=0)
+
+        node.own_writes = LosesItsTerm()  # type: ignore[assignment]
+        with pytest.raises(NotPrimary) as raised:
+            await node.inner.write(LISTENERS, b"r", puts={b"r\0": b"2"}, term=term)
+        assert raised.value.outcome == outcome
+
+    with_node(tmp_path, act)
+
+
 def test_without_a_primary_the_deadline_ends_it(tmp_path: Path) -> None:
     async def act(node: Node) -> None:
         await node.inner.write(LISTENERS, b"r", puts={b"r\0": b"1"})

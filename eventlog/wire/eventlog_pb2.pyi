@@ -930,18 +930,20 @@ class CountAfterAnswer(_message.Message):
     def __init__(self, events: _Optional[_Iterable[int]] = ..., bytes: _Optional[_Iterable[int]] = ..., last_id: _Optional[int] = ..., last_ids: _Optional[_Iterable[int]] = ..., next_ids: _Optional[_Iterable[int]] = ..., segment_events: _Optional[_Iterable[int]] = ..., trimmed: _Optional[bool] = ...) -> None: ...
 
 class RetentionSteps(_message.Message):
-    __slots__ = ("cache_id", "steps_max", "flush", "after", "upto")
+    __slots__ = ("cache_id", "steps_max", "flush", "after", "upto", "cache_ids")
     CACHE_ID_FIELD_NUMBER: _ClassVar[int]
     STEPS_MAX_FIELD_NUMBER: _ClassVar[int]
     FLUSH_FIELD_NUMBER: _ClassVar[int]
     AFTER_FIELD_NUMBER: _ClassVar[int]
     UPTO_FIELD_NUMBER: _ClassVar[int]
+    CACHE_IDS_FIELD_NUMBER: _ClassVar[int]
     cache_id: int
     steps_max: int
     flush: bool
     after: int
     upto: int
-    def __init__(self, cache_id: _Optional[int] = ..., steps_max: _Optional[int] = ..., flush: _Optional[bool] = ..., after: _Optional[int] = ..., upto: _Optional[int] = ...) -> None: ...
+    cache_ids: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, cache_id: _Optional[int] = ..., steps_max: _Optional[int] = ..., flush: _Optional[bool] = ..., after: _Optional[int] = ..., upto: _Optional[int] = ..., cache_ids: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class RetentionStep(_message.Message):
     __slots__ = ("id", "events", "bytes")
@@ -968,20 +970,24 @@ class RetentionHold(_message.Message):
     def __init__(self, listener: _Optional[str] = ..., id: _Optional[int] = ..., hold_bytes: _Optional[int] = ..., hold_ms: _Optional[int] = ..., warned: _Optional[bool] = ...) -> None: ...
 
 class RetentionStepsAnswer(_message.Message):
-    __slots__ = ("trimmed", "steps", "now", "ceiling", "holds", "top")
+    __slots__ = ("trimmed", "steps", "now", "ceiling", "holds", "top", "cache_id", "caches")
     TRIMMED_FIELD_NUMBER: _ClassVar[int]
     STEPS_FIELD_NUMBER: _ClassVar[int]
     NOW_FIELD_NUMBER: _ClassVar[int]
     CEILING_FIELD_NUMBER: _ClassVar[int]
     HOLDS_FIELD_NUMBER: _ClassVar[int]
     TOP_FIELD_NUMBER: _ClassVar[int]
+    CACHE_ID_FIELD_NUMBER: _ClassVar[int]
+    CACHES_FIELD_NUMBER: _ClassVar[int]
     trimmed: RetentionStep
     steps: _containers.RepeatedCompositeFieldContainer[RetentionStep]
     now: RetentionStep
     ceiling: int
     holds: _containers.RepeatedCompositeFieldContainer[RetentionHold]
     top: RetentionStep
-    def __init__(self, trimmed: _Optional[_Union[RetentionStep, _Mapping]] = ..., steps: _Optional[_Iterable[_Union[RetentionStep, _Mapping]]] = ..., now: _Optional[_Union[RetentionStep, _Mapping]] = ..., ceiling: _Optional[int] = ..., holds: _Optional[_Iterable[_Union[RetentionHold, _Mapping]]] = ..., top: _Optional[_Union[RetentionStep, _Mapping]] = ...) -> None: ...
+    cache_id: int
+    caches: _containers.RepeatedCompositeFieldContainer[RetentionStepsAnswer]
+    def __init__(self, trimmed: _Optional[_Union[RetentionStep, _Mapping]] = ..., steps: _Optional[_Iterable[_Union[RetentionStep, _Mapping]]] = ..., now: _Optional[_Union[RetentionStep, _Mapping]] = ..., ceiling: _Optional[int] = ..., holds: _Optional[_Iterable[_Union[RetentionHold, _Mapping]]] = ..., top: _Optional[_Union[RetentionStep, _Mapping]] = ..., cache_id: _Optional[int] = ..., caches: _Optional[_Iterable[_Union[RetentionStepsAnswer, _Mapping]]] = ...) -> None: ...
 
 class RetentionHeld(_message.Message):
     __slots__ = ("listener", "percent")

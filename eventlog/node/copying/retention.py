@@ -13,6 +13,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import NamedTuple, Protocol
@@ -20,10 +21,10 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from eventlog.arrays import Ints
-from eventlog.errors import EventLogError, PrimariesMissing
+from eventlog.errors import CacheNotFound, EventLogError, PrimariesMissing
 from eventlog.ids import ID_MAX, FlakeClock
 from eventlog.node.background import aside
-from eventlog.node.cluster.primaries import Led, Primaries
+from eventlog.node.cluster.primaries import Answer, Led, Primaries
 from eventlog.node.consumers.inner import LISTENERS
 from eventlog.node.consumers.listener_lag import offsets_after
 from eventlog.node.consumers.listeners import Listeners
@@ -60,7 +61,7 @@ log = logging.getLogger("eventlog.node")
 _ASK_MS = 60_000  # flushing a state may take seconds
 _MISSING_MS = 5_000  # for a takeover to be over
 _SEEN_MS_MAX = 1_000  # for the others to promise what is committed
-_AnswerOf = Callable[[CacheState, Message, Led], Awaitable[Message]]
+_CACHES_AT_ONCE = 64  # asked about with one question
 
 
 class RetentionGround(Protocol):
@@ -86,6 +87,15 @@ class Exact(NamedTuple):
 
     heads: list[StoredHead]
     top: OwnStep
+
+
+class _FirstLook(NamedTuple):
+    """What would go by what primaries tell without flushing or reading anything."""
+
+    plan: TrimPlan
+    look: Look | None
+    is_new: bool  # the window in the log that is to be read was not read before
+    held: dict[str, int]  # how much of its hold each listener has used up, in percent
 
 
 class RetentionSteps:
@@ -153,18 +163,55 @@ class Retention:
         if not self._node.replicas.serving[0]:
             self._percents.clear()  # another node may tell listeners how near to falling out they are
             return
-        for cache in list(self._node.caches):
-            is_settled = not self._has_listeners() or not self._has_to_tell(cache, {})
-            if cache.dropped or (limits_of(cache).are_none and is_settled):
-                continue
+        limited = [cache for cache in self._node.caches if not cache.dropped and self._may_have_work(cache)]
+        for first in range(0, len(limited), _CACHES_AT_ONCE):
             try:
-                await self.run(cache, dry_run=False, is_forced=False)
+                for cache in await self._due(limited[first : first + _CACHES_AT_ONCE]):
+                    await self._run_one(cache)
             except PrimariesMissing as error:
                 log.info("retention_waits why=%s", error)
                 return  # the caches after this one have listeners in the same segments
-            except EventLogError as error:  # the limits of the caches after this one hold all the same
-                log.warning("retention_failed cache=%s error=%s", cache.name, error)
-                self._node.failures["retention"] += 1
+
+    def _may_have_work(self, cache: CacheState) -> bool:
+        return not limits_of(cache).are_none or (self._has_listeners() and self._has_to_tell(cache, {}))
+
+    async def _run_one(self, cache: CacheState) -> None:
+        try:
+            await self.run(cache, dry_run=False, is_forced=False)
+        except PrimariesMissing:
+            raise
+        except EventLogError as error:  # the limits of the caches after this one hold all the same
+            log.warning("retention_failed cache=%s error=%s", cache.name, error)
+            self._node.failures["retention"] += 1
+
+    async def _due(self, caches: Sequence[CacheState]) -> list[CacheState]:
+        """Return those of some caches for which there is something to do. All primaries are asked once about all of them.
+
+        Raises:
+            PrimariesMissing: a segment had no primary that answered.
+        """
+        async with self._one_at_a_time:
+            ids = [cache.cache_id for cache in caches]
+            request = pb.RetentionSteps(cache_id=ids[0], cache_ids=ids, steps_max=STEPS_MAX)
+            try:
+                answers = await self._ask(Message(retention_steps=request), partial(self._told_of_each, ids))
+            except PrimariesMissing:
+                raise
+            except EventLogError:
+                return list(caches)  # the one that it is about says so when it is asked about alone
+            told: dict[int, list[pb.RetentionStepsAnswer]] = {number: [] for number in ids}
+            for answer in answers:
+                for one in answer.retention_steps_answer.caches:
+                    told.setdefault(one.cache_id, []).append(one)
+            # a primary tells nothing of a cache that it does not know yet, or as a version that is asked about one at a time
+            return [cache for cache in caches if len(told[cache.cache_id]) != len(answers) or self._is_due(cache, told[cache.cache_id])]
+
+    def _is_due(self, cache: CacheState, answers: Sequence[pb.RetentionStepsAnswer]) -> bool:
+        found = self._look_at(cache, merged([log_in(answer) for answer in answers]), [hold for one in answers for hold in holds_in(one)])
+        if found.plan.removes or found.is_new or (found.held and self._has_to_tell(cache, found.held)):
+            return True
+        self._looks[cache.cache_id], self._percents[cache.cache_id] = found.look, found.held
+        return False
 
     async def _catch_up(self, cache: CacheState) -> None:
         """Remove from segments that are led here what earlier cuts let go, and what nobody was here to remove then.
@@ -204,9 +251,7 @@ class Retention:
         """
         async with self._one_at_a_time:
             logs, holds, ceiling = await self._ask_all(cache, flush=False)
-            plan = self._plan(cache, merged(logs), holds, ceiling=ID_MAX)
-            look = closer_look(plan, limits_of(cache), physical_ms=self._node.clock.physical_ms())
-            is_new = look is not None and look != self._looks.get(cache.cache_id)
+            plan, look, is_new, _ = self._look_at(cache, merged(logs), holds)
             if plan.removes or is_new or (is_forced and not limits_of(cache).are_none):
                 committed = await limit_once_seen(self._node.reads, cache, owner=self, wait_ms=_SEEN_MS_MAX)
                 logs, holds, ceiling = await self._ask_all(cache, flush=True)
@@ -229,6 +274,12 @@ class Retention:
                 self._looks[cache.cache_id], self._percents[cache.cache_id] = look, held
             return answer
 
+    def _look_at(self, cache: CacheState, whole: CacheLog, holds: Sequence[Hold]) -> "_FirstLook":
+        plan = self._plan(cache, whole, holds, ceiling=ID_MAX)
+        look = closer_look(plan, limits_of(cache), physical_ms=self._node.clock.physical_ms())
+        is_new = look is not None and look != self._looks.get(cache.cache_id)
+        return _FirstLook(plan, look, is_new, self._held(cache, whole, holds))
+
     def _plan(self, cache: CacheState, whole: CacheLog, holds: Sequence[Hold], *, ceiling: int) -> TrimPlan:
         now_ms = self._node.clock.physical_ms()
         ceiling = min(ceiling, hold_ceiling(whole, holds, physical_ms=now_ms))
@@ -248,7 +299,8 @@ class Retention:
     async def _ask_all(self, cache: CacheState, *, flush: bool) -> tuple[list[CacheLog], list[Hold], int]:
         """Return the logs of all primaries, what is held back, and the lowest of their ceilings."""
         request = pb.RetentionSteps(cache_id=cache.cache_id, steps_max=STEPS_MAX, flush=flush)
-        answers = [one.retention_steps_answer for one in await self._ask(Message(retention_steps=request), self._told, cache)]
+        question = Message(retention_steps=request)
+        answers = [one.retention_steps_answer for one in await self._ask(question, partial(self._told, cache, question))]
         holds = [hold for answer in answers for hold in holds_in(answer)]
         return [log_in(answer) for answer in answers], holds, min(answer.ceiling for answer in answers)
 
@@ -282,30 +334,44 @@ class Retention:
     async def _asked_exactly(self, cache: CacheState, *, after: int, upto: int) -> list[Exact]:
         """Return what each primary has in `(after, upto]`."""
         request = pb.RetentionSteps(cache_id=cache.cache_id, after=after, upto=upto)
-        answers = await self._ask(Message(retention_steps=request), self._told, cache)
+        question = Message(retention_steps=request)
+        answers = await self._ask(question, partial(self._told, cache, question))
         return [exact_in(one.retention_steps_answer) for one in answers]
 
     async def _cut_all(self, cache: CacheState, plan: TrimPlan, *, held: dict[str, int], dry_run: bool) -> pb.RunRetentionAnswer:
         """Have all primaries remove what the plan says, or say what that would be."""
         cut = pb.RetentionCut(cache_id=cache.cache_id, id=plan.cut.id if plan.removes else 0, dry_run=dry_run)
         cut.held.extend(pb.RetentionHeld(listener=listener, percent=percent) for listener, percent in held.items())
-        answers = await self._ask(Message(retention_cut=cut), self._cut, cache)
+        question = Message(retention_cut=cut)
+        answers = await self._ask(question, partial(self._cut, cache, question))
         rows = sorted((row for one in answers for row in one.run_retention_answer.rows), key=lambda row: row.segment)
         removed = sum(row.removed for row in rows)
         if removed and not dry_run:
             log.info("retained cache=%s removed=%d upto=%d", cache.name, removed, plan.cut.id)
         return pb.RunRetentionAnswer(rows=rows, removed=removed, cut_id=cut.id)
 
-    async def _ask(self, question: Message, answer: _AnswerOf, cache: CacheState) -> list[Message]:
-        return await self._node.primaries.ask(question, partial(answer, cache, question), timeout_ms=_MISSING_MS, answer_ms=_ASK_MS)
+    async def _ask(self, question: Message, answer: Answer) -> list[Message]:
+        return await self._node.primaries.ask(question, answer, timeout_ms=_MISSING_MS, answer_ms=_ASK_MS)
 
     # ------------------------------------------------------------ at every primary
 
     async def told(self, exchange: Exchange) -> None:
         """Answer the node that chooses the cut with what is known of the segments that are led here."""
-        cache = self._node.caches.find(exchange.message.retention_steps.cache_id)
-        steps_max = exchange.message.retention_steps.steps_max
-        await self._node.primaries.answer(exchange, partial(self._told, cache, exchange.message, steps_max=steps_max))
+        request = exchange.message.retention_steps
+        if request.cache_ids:
+            answer: Answer = partial(self._told_of_each, request.cache_ids, steps_max=request.steps_max)
+        else:
+            answer = partial(self._told, self._node.caches.find(request.cache_id), exchange.message, steps_max=request.steps_max)
+        await self._node.primaries.answer(exchange, answer)
+
+    async def _told_of_each(self, cache_ids: Sequence[int], led: Led, *, steps_max: int | None = None) -> Message:
+        whole = pb.RetentionStepsAnswer()
+        for cache_id in cache_ids:
+            with suppress(CacheNotFound):
+                cache = self._node.caches.find(cache_id)
+                told = await self._told(cache, Message(), led, steps_max=steps_max)
+                whole.caches.append(told.retention_steps_answer)
+        return Message(retention_steps_answer=whole)
 
     async def _told(self, cache: CacheState, question: Message, led: Led, *, steps_max: int | None = None) -> Message:
         node, request = self._node, question.retention_steps
@@ -321,7 +387,9 @@ class Retention:
         holds = await node.listeners.home.holds(cache.cache_id, led.segments)
         log_ = self._steps.own_log(cache, led.segments)
         short = log_ if steps_max is None else replace(log_, steps=fewer(log_.steps, steps_max))
-        return Message(retention_steps_answer=answer_of(short, holds=holds, ceiling=ceiling, exact=exact))
+        answer = answer_of(short, holds=holds, ceiling=ceiling, exact=exact)
+        answer.cache_id = cache.cache_id
+        return Message(retention_steps_answer=answer)
 
     async def flush(self) -> Ints:
         """Return up to where the state of each segment is on disk, after it was flushed."""

@@ -16,6 +16,7 @@ from eventlog.node.handlers import TABLE
 from eventlog.node.node import Node, dispatcher
 from eventlog.node.start import Started, open_node, reach_members
 from eventlog.segment.keys import parse_log_key, segment_range
+from eventlog.transport.connection import Exchange
 from eventlog.transport.server import Server, ServerOptions, bind
 from eventlog.write.groups import WriteResult
 from tests import loops
@@ -61,7 +62,13 @@ class Running:
         hooks = self.node.metadata.hooks
         hooks[:] = [hook for hook in hooks if getattr(hook, "func", None) is not reach_members]
         hooks.append(lambda change: self.cluster.reach() if change.members else None)
-        self.server = Server(dispatcher(self.node, TABLE), self.cluster.server_options)
+        dispatch = dispatcher(self.node, TABLE)
+
+        def heard(exchange: Exchange) -> None:
+            self.cluster.on_request(exchange)
+            dispatch(exchange)
+
+        self.server = Server(heard, self.cluster.server_options)
         await self.server.start_at(bound)
         self.is_up = True
         self.cluster.gone[self.node.number] = asyncio.get_running_loop().create_future()
@@ -100,6 +107,7 @@ class Cluster:
         self.directory = directory
         self.storage = storage
         self.server_options = ServerOptions()
+        self.on_request: Callable[[Exchange], None] = lambda _: None  # sees every request before the node that is asked
         self.location: Location = parse_location(f"sqlite:{directory / 'meta.sqlite'}")
         self.nodes = [Running(self, index) for index in range(3)]
         self.lonely: set[int] = set()

@@ -1,6 +1,7 @@
 """One cut per cache over all nodes, what listeners hold back of it, and backups that trim as their primaries did."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from eventlog.errors import EventsTrimmed
 from eventlog.hashing import hash_key, segment_of
 from eventlog.limits import STEP_EVENTS
 from eventlog.node.node import Node
-from eventlog.transport.connection import Connection
+from eventlog.transport.connection import Connection, Exchange
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message
 from tests.node.nodes import submit
@@ -72,6 +73,61 @@ def test_one_cut_leaves_what_is_to_be_kept_and_copies_follow_it(tmp_path: Path) 
         assert max(int(node.caches.named("c").trimmed_ids.max()) for node in cluster.up) <= done.cut_id
         await cluster.until(lambda: len({tuple(trimmed(node)) for node in cluster.up}) == 1)
         assert (await retain(connections[0])).removed == 0
+
+    on_spread_cluster(tmp_path, act, retain_events=KEPT)
+
+
+async def create_roomy(cluster: Cluster, count: int) -> list[str]:
+    """Create caches that keep far more than they have, of a few events each."""
+    names = [f"roomy-{number}" for number in range(count)]
+    for name in names:
+        await cluster.up[0].cache_changes.create(name, {"format": "bytes", "retain_events": 10_000}, use_existing=False)
+    await cluster.until(lambda: all({*names} <= {cache.name for cache in node.caches} for node in cluster.up))
+    for node in cluster.up:
+        segment = int(np.flatnonzero(node.replicas.serving)[0])
+        key = next(key for number in range(1_000) if segment_of(hash_key(key := b"%d" % number), SEGMENTS) == segment)
+        await asyncio.gather(*(submit(node, node.caches.named(name), [(key, b"v")]) for name in names))
+    return names
+
+
+def chooser(cluster: Cluster) -> Node:
+    """Return the node that chooses cuts."""
+    return next(node for node in cluster.up if node.replicas.serving[0])
+
+
+def test_a_round_asks_each_primary_once_about_all_caches_with_nothing_to_remove(tmp_path: Path) -> None:
+    async def act(cluster: Cluster, connections: list[Connection]) -> None:
+        names = await create_roomy(cluster, 20)
+        await fill(cluster, 50)
+        await chooser(cluster).retention.run_all()
+        asked: Counter[str] = Counter()
+        cluster.on_request = lambda exchange: asked.update([exchange.kind])
+        await chooser(cluster).retention.run_all()
+        assert asked["retention_steps"] == len(cluster.up) - 1
+        assert not asked["retention_cut"]
+        await fill(cluster, 1_000)
+        await chooser(cluster).retention.run_all()
+        assert KEPT <= kept(cluster) <= KEPT * 11 // 10 + SEGMENTS * 10
+        for node in cluster.up:
+            assert {int(node.caches.named(name).trimmed_ids.max()) for name in names} == {0}
+        assert (await retain(connections[0])).removed == 0
+
+    on_spread_cluster(tmp_path, act, retain_events=KEPT)
+
+
+def test_caches_are_cut_where_a_primary_tells_of_one_at_a_time(tmp_path: Path) -> None:
+    def forget_the_others(exchange: Exchange) -> None:
+        if exchange.kind == "retention_steps":
+            exchange.message.retention_steps.ClearField("cache_ids")
+
+    async def act(cluster: Cluster, connections: list[Connection]) -> None:
+        serving = chooser(cluster).replicas.serving
+        elsewhere = [name for number in range(2_000) if not serving[segment_of(hash_key((name := f"k{number}").encode()), SEGMENTS)]]
+        for low in range(0, len(elsewhere), 100):
+            await write(cluster, elsewhere[low : low + 100])
+        cluster.on_request = forget_the_others
+        await chooser(cluster).retention.run_all()
+        assert KEPT <= kept(cluster) <= KEPT * 11 // 10 + SEGMENTS * 10
 
     on_spread_cluster(tmp_path, act, retain_events=KEPT)
 

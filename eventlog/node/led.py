@@ -11,6 +11,7 @@ import random
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import is_
 from typing import Protocol
 
 import numpy as np
@@ -30,7 +31,10 @@ class Service(Protocol):
     def name(self) -> str: ...
 
     def jobs(self) -> Mapping[str, int]:
-        """Return the pieces of work that there are, as this node knows it, and the segment whose primary does each."""
+        """Return the pieces of work that there are, as this node knows it, and the segment whose primary does each.
+
+        It is another mapping once something of it has changed.
+        """
         ...
 
     async def run(self, job: str, term: int) -> None:
@@ -75,6 +79,7 @@ class Services:
         self._options = options
         self._running: dict[tuple[str, str], _Running] = {}
         self.begun: Counter[str] = Counter()
+        self._looked_at: tuple[list[int], list[Mapping[str, int]]] = [], []
         self._is_stopped = False
 
     async def run(self) -> None:
@@ -95,10 +100,14 @@ class Services:
 
     async def _look(self) -> None:
         terms = np.where(self._node.replicas.serving, self._node.core.epochs, 0).tolist()
+        jobs = [service.jobs() for service in self._services.values()]
+        before, self._looked_at = self._looked_at, (terms, jobs)
+        if terms == before[0] and all(map(is_, jobs, before[1])):
+            return
         wanted = {
             (name, job): term
-            for name, service in self._services.items()
-            for job, segment in service.jobs().items()
+            for name, some in zip(self._services, jobs, strict=True)
+            for job, segment in some.items()
             if (term := terms[segment])
         }
         await self._end([piece for piece, one in self._running.items() if wanted.get(piece) != one.term])

@@ -255,12 +255,13 @@ class Retention:
             if plan.removes or is_new or (is_forced and not limits_of(cache).are_none):
                 committed = await limit_once_seen(self._node.reads, cache, owner=self, wait_ms=_SEEN_MS_MAX)
                 logs, holds, ceiling = await self._ask_all(cache, flush=True)
-                plan = self._plan(cache, merged(logs), holds, ceiling=min(ceiling, committed))
+                ceiling = min(ceiling, committed)
+                plan = self._plan(cache, merged(logs), holds, ceiling=ceiling)
                 if plan.window:
                     plan = await self._refined(cache, plan)
                 plan = await self._proved(cache, plan, merged(logs).steps)
                 if ceiling < plan.now.id:
-                    look = None  # not all of it is on disk yet
+                    look = None  # not all of it is committed or on disk yet
             held = self._held(cache, merged(logs), holds)
             answer = pb.RunRetentionAnswer()
             if plan.removes or is_forced or (held and self._has_to_tell(cache, held)):

@@ -103,12 +103,13 @@ class Book(msgspec.Struct, frozen=True, kw_only=True):
         """Return the book with one more mirror.
 
         Raises:
-            MirrorExists: one has its name, or writes into its topic.
+            MirrorExists: one has its name, or writes into a topic that this one does.
             Overloaded: there are as many as there may be.
         """
         for other in self.mirrors.values():
-            if other.name == mirror.name or (other.topic, other.kafka) == (mirror.topic, mirror.kafka):
-                raise MirrorExists(mirror=other.name, topic=other.topic)
+            shared = _shared_topics(other, mirror) if other.kafka == mirror.kafka else set()
+            if shared or other.name == mirror.name:
+                raise MirrorExists(mirror=other.name, topic=min(shared, default=other.topic))
         if len(self.mirrors) >= MIRRORS_MAX:
             raise Overloaded(what="the number of mirrors", limit=MIRRORS_MAX)
         book = Book(mirrors={**self.mirrors, mirror.name: mirror})
@@ -171,6 +172,12 @@ def altered(mirror: Mirror, *, interval_ms: int | None = None, on_too_large: OnT
     return found
 
 
+def _shared_topics(one: Mirror, other: Mirror) -> set[str]:
+    """Return the topics that one writes into and the other has for something else. Both may have their progress in one."""
+    own, others = {one.topic, one.letters_topic}, {other.topic, other.letters_topic}
+    return own & others | own & {other.progress_topic} | others & {one.progress_topic}
+
+
 def _of_handling(mirror: Mirror) -> Complaints:
     return (
         (mirror.on_too_large not in ON_TOO_LARGE, f"on_too_large {mirror.on_too_large!r}: use {', '.join(ON_TOO_LARGE)}"),
@@ -198,6 +205,10 @@ def checked(mirror: Mirror, *, segments: int, has_before: bool, has_state: bool)
         (
             not all(map(_TOPIC.fullmatch, topics)),
             f"topics {' and '.join(topics)}: Kafka takes 1 to 249 of A-Z a-z 0-9 . _ -",
+        ),
+        (
+            mirror.progress_topic in {mirror.topic, mirror.letters_topic},
+            f"topic {mirror.progress_topic} says how far the mirrors of prefix {mirror.prefix} are: give another --topic or --prefix",
         ),
         (
             not 1 <= mirror.partitions <= segments,

@@ -408,8 +408,15 @@ def test_what_cannot_be_is_refused_in_one_sentence(client: blocking.Client, brok
         client.mirrors.add(name, kafka=broker, topic="other")
     with pytest.raises(MirrorExists):
         client.mirrors.add(name, kafka=broker, name="other")
-    with pytest.raises(OperationRefused, match=f"eventlog mirror remove {name}"):
-        client.listeners.remove(f"mirror.{name}")
+    listener = f"mirror.{name}"
+    for change in (
+        lambda: client.listeners.remove(listener),
+        lambda: client.listeners.acknowledge(listener, 1),
+        lambda: client.listeners.alter(listener, hold=1),
+        lambda: cache.poll(after=1, listener=listener),
+    ):
+        with pytest.raises(OperationRefused, match=f"eventlog mirror remove {name}"):
+            change()
     wait(client, name)
 
 

@@ -27,6 +27,21 @@ def test_a_name_and_a_topic_are_one_mirrors():
     assert len(book.added(mirror(name="other", kafka="elsewhere")).mirrors) == 2
 
 
+@pytest.mark.parametrize(
+    ("differs", "topic"),
+    [
+        ({"topic": "eventlog.c.dlq"}, "eventlog.c.dlq"),  # where the other may write one day
+        ({"topic": "__eventlog.mirror", "prefix": "own"}, "__eventlog.mirror"),
+        ({"topic": "own", "prefix": "x"}, "__x.mirror"),
+    ],
+)
+def test_a_topic_is_of_one_kind(differs: dict[str, str], topic: str):
+    book = Book().added(mirror()).added(mirror(name="in the way", topic="__x.mirror"))
+    with pytest.raises(MirrorExists, match=topic):
+        book.added(mirror(name="other", **differs))
+    assert len(book.added(mirror(name="other", topic="own")).mirrors) == 3, "progress may stand beside that of others"
+
+
 def test_there_are_at_most_so_many():
     book = Book(mirrors={str(number): mirror(name=str(number), topic=str(number)) for number in range(MIRRORS_MAX)})
     with pytest.raises(Overloaded):
@@ -83,6 +98,7 @@ def test_what_runs_is_not_reset():
         ({"topic": "a b"}, "Kafka takes"),
         ({"topic": "x" * 250}, "Kafka takes"),
         ({"prefix": "x" * 245}, "Kafka takes"),
+        ({"topic": "__eventlog.mirror"}, "how far the mirrors"),
         ({"partitions": 0, "shards": 0}, "give 1 to 64"),
         ({"partitions": 65}, "give 1 to 64"),
         ({"shards": 5}, "divides"),

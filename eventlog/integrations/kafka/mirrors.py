@@ -8,6 +8,7 @@ import asyncio
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final, Protocol
 
@@ -259,10 +260,12 @@ class Mirrors:
         guards = {
             "remove_listener": self._check_listener,
             "acknowledge_listener": self._check_listener,
+            "alter_listener": self._check_listener,
             "alter_cache": self._check_cache,
         }
         guarded = {kind: _guarded(TABLE[kind], check) for kind, check in guards.items()}
         return guarded | {
+            "poll": replace(TABLE["poll"], function=self._poll),
             "add_mirror": row(self._add, "admin", repeatable=False),
             "list_mirrors": row(self._list, "read"),
             "mirror_status": row(self._status, "read"),
@@ -271,13 +274,16 @@ class Mirrors:
         }
 
     async def _check_listener(self, message: Message) -> None:
-        listener = message.remove_listener.id or message.acknowledge_listener.id
-        for mirror in (await self._read_anew())[0].mirrors.values():
-            if mirror.listener == listener:
-                raise OperationRefused(
-                    what=f"changing listener {listener}",
-                    why=f"mirror {mirror.name} goes by it, and takes it along: eventlog mirror remove {mirror.name}",
-                )
+        if message.forwarded:
+            return  # by a node that has checked it, or whose mirror it is
+        listener = message.remove_listener.id or message.acknowledge_listener.id or message.alter_listener.id
+        _check_free(listener, (await self._read_anew())[0], what="changing")
+
+    def _poll(self, node: object, exchange: Exchange) -> None:
+        """Answer a poll. Who read as a mirror's listener would have retention take what the mirror has not written yet."""
+        if listener := exchange.message.poll.listener:
+            _check_free(listener, self._book, what="reading as")
+        TABLE["poll"].function(node, exchange)
 
     async def _check_cache(self, message: Message) -> None:
         request = message.alter_cache
@@ -587,6 +593,13 @@ def _begun_key(mirror: Mirror, shard: int) -> bytes:
     return ROUTE + f"\0begun/{mirror.name}/{shard}".encode()
 
 
+def _check_free(listener: str, book: Book, *, what: str) -> None:
+    for mirror in book.mirrors.values():
+        if mirror.listener == listener:
+            why = f"mirror {mirror.name} goes by it, and takes it along: eventlog mirror remove {mirror.name}"
+            raise OperationRefused(what=f"{what} listener {listener}", why=why)
+
+
 def _guarded(handler: Handler, check: Callable[[Message], Any]) -> Handler:
     async def checked(node: Any, exchange: Exchange) -> None:
         await check(exchange.message)
@@ -594,11 +607,4 @@ def _guarded(handler: Handler, check: Callable[[Message], Any]) -> Handler:
         if done is not None:
             await done
 
-    return Handler(
-        function=checked,
-        right=handler.right,
-        repeatable=handler.repeatable,
-        has_body=handler.has_body,
-        takes_long=handler.takes_long,
-        is_operators=handler.is_operators,
-    )
+    return replace(handler, function=checked)

@@ -75,7 +75,6 @@ def send(node: NodeProcess, case: Case, **more: Any) -> schemathesis.Response:
     answer = case.call(base_url=f"http://{node.http}", timeout=60, **more)
     case.validate_response(answer, checks=CHECKS)
     return answer
-    return answer
 
 
 # ------------------------------------------------------------ what the document says, beside what the code has
@@ -192,6 +191,23 @@ def known(node: NodeProcess) -> dict[str, str]:
     joined = made("joinGroup", {"group": "group"}, {"cache": "known", "member": "member", "session_timeout_ms": 600_000})
     member = json.loads(joined.content)["path"].rpartition("/")[2]
     return {"cache": "known", "key": "k1", "listener": "listener", "group": "group", "member": member}
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_what_is_wrong_with_any_request_is_answered_as_described(node: NodeProcess, known: dict[str, str], name: str):
+    operation = OPERATIONS[name]
+    path = {part.name: known[part.name] for part in operation.path_parameters}
+    given: dict[str, Any] = {"path_parameters": path}
+    if operation.body:
+        given |= {"body": {}, "media_type": operation.body[0].media_type}
+    for wrong, status in (
+        ({"query": {"nothing": "1"}}, 400),
+        ({"path_parameters": path | {"key": "k" * 5_000}}, 413 if "key" in path else None),
+        ({"query": {"prefix": "k" * 5_000}}, 413 if name == "listEntries" else None),
+        ({"headers": {"Content-Type": "text/plain"}}, None if operation.method == "get" or operation.body else 415),
+    ):
+        if status is not None:
+            assert send(node, operation.Case(**given | wrong)).status_code == status
 
 
 def told_apart(operation: APIOperation, case: Case, known: dict[str, str]) -> None:

@@ -150,7 +150,7 @@ def _status_lines(found: "Status") -> list[str]:
 @click.option("--under-replicated", is_flag=True, help="Only segments with fewer copies in sync and there than wanted.")
 @click.option("--without-primary", is_flag=True, help="Only segments that nobody serves.")
 @click.option("--unwritable", is_flag=True, help="Only segments that take no writes now.")
-@click.option("--verify", is_flag=True, help="Print the checksum of every copy instead; exit with 1 on a difference.")
+@click.option("--verify", is_flag=True, help="Print the checksum of every copy instead; exit with 1 on a difference, or if one is alone.")
 @common_options
 def segments(cache_name: str, *, under_replicated: bool, without_primary: bool, unwritable: bool, verify: bool) -> None:
     """List the segments."""

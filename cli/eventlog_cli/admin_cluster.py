@@ -1,6 +1,7 @@
 """`eventlog admin`: members of the cluster, what they hold, and moving it."""
 
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -298,32 +299,47 @@ def rebalance_cancel() -> None:
 @rebalance.command("verify")
 @common_options
 def rebalance_verify() -> None:
-    """Compare all copies by checksum; exit with 1 on a difference."""
+    """Compare all copies by checksum; exit with 1 on a difference, or where there was nothing to compare a copy with."""
     verify_copies()
 
 
 def verify_copies(chosen: Sequence[int] | None = None) -> None:
-    """Print the checksum of every copy of the segments chosen, or of all, and exit with 1 if two of a segment differ."""
-    copies, different = 0, []
+    """Print the checksum of every copy of the segments chosen, or of all, and which copies that there should be were not compared.
+
+    Exit with 1 if two of a segment differ, or only one of several was compared.
+    """
+    copies, different, alone, missing = 0, [], 0, Counter[str]()
     with open_operator_client() as client, ProgressLine("comparing", noun="segments") as progress:
         segments = list(range(client.segments_count)) if chosen is None else list(chosen)
+        owners = {segment.segment: set(segment.owners) for segment in client.segments()}
         for begin in range(0, len(segments), _COMPARED_AT_ONCE):
             some = segments[begin : begin + _COMPARED_AT_ONCE]
             seen: dict[int, set[tuple[int, ...]]] = {segment: set() for segment in some}
+            held: dict[int, set[str]] = {segment: set() for segment in some}
             for copy in client.admin.compare_copies(some, timeout_ms=_VERIFY_MS_MAX):
                 copies += 1
+                held[copy.segment].add(copy.node)
                 seen[copy.segment].add((copy.events, copy.last_id, copy.digest, copy.entries, copy.state_digest))
                 if settings().is_json:
                     names = {"segment": copy.segment, "node": copy.node, "events": copy.events}
                     digests = {"digest": f"{copy.digest:08x}", "entries": copy.entries, "state_digest": f"{copy.state_digest:016x}"}
                     print_row({**names, **id_fields(last_id=copy.last_id or None), **digests})
             different += [segment for segment, digests in seen.items() if len(digests) != 1]
+            for segment, nodes in held.items():
+                left = owners[segment] - nodes
+                missing.update(left)
+                alone += len(nodes) == 1 and bool(left)
             progress.update(begin + len(some), part=(begin + len(some)) / len(segments))
     if not settings().is_json:
         for segment in different:
             print_text(f"different, or not readable: segment {segment}")
         print_text(f"{copies} copies of {len(segments)} segments compared: {'all equal' if not different else f'{len(different)} differ'}")
-    if different:
+    if missing:
+        by_node = ", ".join(f"{count} of {name}" for name, count in sorted(missing.items()))
+        note(f"not compared, as out of sync or not reached: copies {by_node}")
+    if alone:
+        note(f"{alone} segments had one copy alone to read, and nothing to compare it with")
+    if different or alone:
         click.get_current_context().exit(EXIT_DIFFERENT)
 
 

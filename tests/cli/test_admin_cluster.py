@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -61,6 +62,11 @@ class Admin:
 class Client:
     admin: Admin
     segments_count: int = 4
+
+    def segments(self):
+        """Return the segments: the first one has copies at two nodes."""
+        owners = [("n0", "n1"), ("n1",), ("n1",), ("n1",)]
+        return [SimpleNamespace(segment=segment, owners=own) for segment, own in enumerate(owners)]
 
     def connect(self, *_, **__):
         return self
@@ -166,6 +172,14 @@ def test_copies_that_differ_are_a_failure(digests, states, code, said):
     rows = [json.loads(line) for line in run(admin, "segments", "--verify", "--json", code=code).splitlines()]
     state_of_first = {"digest": "00000007", "entries": 1, "state_digest": "0000000000000003"}
     assert rows[0] == {"segment": 0, "node": "n0", "events": 1, "last_id": 5, "last_id_str": "5", **state_of_first}
+
+
+def test_a_copy_that_is_not_reached_is_not_called_equal():
+    copies = [CopyDigest(segment=at, node="n1", events=1, last_id=5, digest=7, entries=1, state_digest=3) for at in range(4)]
+    said = run(Admin({"compare_copies": [copies]}), "rebalance", "verify", code=1)
+    assert "copies 1 of n0" in said
+    assert "1 segments had one copy alone" in said
+    assert "one copy alone" in run(Admin({"compare_copies": [copies]}), "segments", "--verify", "--json", code=1)
 
 
 def test_a_segment_that_could_not_be_compared_is_a_failure():

@@ -172,6 +172,8 @@ class MirrorAdmin(Shown):
             SchemaRefused: the registry does not have the subject, or does not take what a subject of the topic would get.
             KafkaFailed, RegistryFailed: Kafka, or the registry, is away or is none.
         """
+        if hold == 0:
+            raise InvalidArgument(why="hold is 0: what retention took before it was in Kafka would never be there; give a size")
         mirror = pb.Mirror(cache=cache, kafka=kafka, no_tombstones=not tombstones)
         given: dict[str, Any] = {
             "name": name,

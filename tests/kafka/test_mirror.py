@@ -13,11 +13,13 @@ from typing import Any
 import pytest
 from aiokafka import AIOKafkaProducer
 from confluent_kafka import Consumer
+from confluent_kafka.admin import AdminClient
 from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 
 from benchmarks.peers.kafka import CONNECT, jars
 from eventlog import blocking
 from eventlog.errors import (
+    BadPredicate,
     InvalidArgument,
     KafkaFailed,
     MirrorExists,
@@ -392,8 +394,14 @@ def test_what_cannot_be_is_refused_in_one_sentence(client: blocking.Client, brok
         client.mirrors.add(name, kafka=broker, format="debezium")
     with pytest.raises(InvalidArgument, match="give 1 to 16"):
         client.mirrors.add(name, kafka=broker, partitions=17)
-    with pytest.raises(InvalidArgument, match="lies ahead"):
-        client.mirrors.add(name, kafka=broker, from_id=1 << 62)
+    with pytest.raises(InvalidArgument, match="hold is 0"):
+        client.mirrors.add(name, kafka=broker, hold=0)
+    for dry_run in (True, False):
+        with pytest.raises(InvalidArgument, match="lies ahead"):
+            client.mirrors.add(name, kafka=broker, from_id=1 << 62, dry_run=dry_run)
+        with pytest.raises(BadPredicate):
+            client.mirrors.add(name, kafka=broker, where="value.x <", dry_run=dry_run)
+    assert f"eventlog.{name}" not in AdminClient({"bootstrap.servers": broker}).list_topics(timeout=10).topics
     with pytest.raises(NoConnection, match=r"no table \[kafka.main\]"):
         client.mirrors.add(name, kafka="main")
     with pytest.raises(OutboundRefused, match="allow_outbound"):
@@ -564,6 +572,8 @@ def test_a_topic_is_as_the_log_says_until_somebody_else_writes_into_it(
     assert found.events >= 2 * 50
     half = list(cache.events())[-20].id
     assert client.mirrors.verify(name, from_id=half).events == 19
+    with pytest.raises(InvalidArgument, match="nothing would be compared"):
+        client.mirrors.verify(name, from_id=half, until_id=half)
     assert node.command("mirror", "verify", name).stdout.endswith(b" 0 differences, 0 foreign records\n")
     path = str(tmp_path / "archive")
     audit = ("pipeline", "audit", name, "--archive", path, "--mirror", name)

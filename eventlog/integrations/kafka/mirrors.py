@@ -52,6 +52,7 @@ from eventlog.node.consumers.listener_lag import ListenerLag
 from eventlog.node.handlers import TABLE, Handler
 from eventlog.node.outbound import Outbound
 from eventlog.node.reading.answers import Reads
+from eventlog.node.reading.filters import spec_of
 from eventlog.node.schemas import Schemas
 from eventlog.node.state.cache_changes import CacheChanges
 from eventlog.state.caches import Caches, CacheState
@@ -305,12 +306,14 @@ class Mirrors:
         if request.mirror.schema_subject:
             request.mirror.schema, request.mirror.schema_type = await registry.latest(request.mirror.schema_subject)
         wanted, why_format = self._wanted(request.mirror, cache, has_snapshot=request.WhichOneof("from") == "snapshot")
+        if (spec := spec_of(request.mirror.filter)) is not None:
+            await self._node.reads.filters.compile(cache, spec)  # it is refused before a topic is made
         book, _ = await self._read_anew()
         book.added(wanted)
         kafka = self._open_kafka(wanted.kafka)
         try:
             await self._check_topics(kafka, wanted)
-            await self._check_images(wanted, cache, request)
+            await self._check_beginning(wanted, cache, request)
             if not request.dry_run:
                 await self.telling(wanted)  # the registry has its schemas before anything is written
                 wanted = await self._begin(kafka, wanted, request)
@@ -366,14 +369,15 @@ class Mirrors:
                     why=f"topic {topic} is there with {found[topic]} partitions, and has to have {partitions}: give --partitions or --topic"
                 )
 
-    async def _check_images(self, mirror: Mirror, cache: CacheState, request: pb.AddMirror) -> None:
-        """Refuse Debezium's envelopes of events that do not say what they replaced: the cache kept no before-images when they were written.
+    async def _check_beginning(self, mirror: Mirror, cache: CacheState, request: pb.AddMirror) -> None:
+        """Refuse a beginning that lies ahead, and Debezium's envelopes of events behind it that do not say what they replaced.
 
-        Behind its last alteration it keeps them, so only what lies before that is read; a node may have heard of it somewhat later.
+        Those are of a time when the cache kept no before-images. Behind its last alteration it keeps them, so only what lies before that
+        is read; a node may have heard of it somewhat later.
         """
+        begin = begin_at(request, last_id=(last_id := await self._end()), first_id=(await self._log_ends(mirror)).first_id)
         if mirror.format != "debezium":
             return
-        begin = begin_at(request, last_id=(last_id := await self._end()), first_id=(await self._log_ends(mirror)).first_id)
         until = min(last_id, cache.from_id + (_HEARD_MS << TIME_SHIFT))
         if until <= begin:
             return
@@ -484,6 +488,10 @@ class Mirrors:
     async def _verify(self, _node: object, exchange: Exchange) -> None:
         request = exchange.message.verify_mirror
         mirror = (await self._read_anew())[0].find(request.name)
+        if 0 < request.until_id <= request.from_id:
+            raise InvalidArgument(
+                why=f"nothing lies behind id {request.from_id} and up to id {request.until_id}: nothing would be compared"
+            )
         kafka = self._open_kafka(mirror.kafka)
         verifying = Verifying(self._inside, kafka, mirror, cluster=self._node.cluster, segments=self._node.segments)
         first_kept = (await self._log_ends(mirror)).first_id

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from eventlog.client.connections.requests import Requests
 from eventlog.client.values import Shown
+from eventlog.errors import InvalidArgument
 from eventlog.limits import KEY_OVERLAP_MS_DEFAULT
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message
@@ -121,7 +122,7 @@ class ClusterAdmin(Shown):
 
     async def set_replicas(self, replicas: int) -> bool:
         """Set how many copies each segment shall have."""
-        return await self._change(pb.ChangeCluster(replicas=replicas))
+        return await self._change(pb.ChangeCluster(replicas=_checked("replicas", replicas)))
 
     async def rotate_key(self, *, overlap_ms: int = KEY_OVERLAP_MS_DEFAULT) -> bool:
         """Replace the key by which members know each other; the one before goes on to hold for `overlap_ms`.
@@ -129,7 +130,9 @@ class ClusterAdmin(Shown):
         Raises:
             OperationRefused: the one before the last has not ended.
         """
-        return await self._change(pb.ChangeCluster(rotate_key=pb.RotateKey(overlap_ms=overlap_ms)), repeatable=False)
+        return await self._change(
+            pb.ChangeCluster(rotate_key=pb.RotateKey(overlap_ms=_checked("overlap_ms", overlap_ms))), repeatable=False
+        )
 
     # ------------------------------------------------------------ rebalancing
 
@@ -144,7 +147,9 @@ class ClusterAdmin(Shown):
         Raises:
             OperationRefused: one is running.
         """
-        request = pb.ChangeCluster(start_rebalance=pb.StartRebalance(throttle_bytes=throttle_bytes))
+        request = pb.ChangeCluster(
+            start_rebalance=pb.StartRebalance(throttle_bytes=_checked("throttle_bytes", throttle_bytes, most=1 << 53))
+        )
         return await self._change(request, repeatable=False)
 
     async def cancel_rebalance(self) -> bool:
@@ -201,6 +206,13 @@ class ClusterAdmin(Shown):
     async def _change(self, change: pb.ChangeCluster, *, repeatable: bool = True) -> bool:
         reply = await self._requests.ask(Message(change_cluster=change), repeatable=repeatable)
         return reply.message.change_cluster_answer.commits > 0
+
+
+def _checked(name: str, number: int, *, most: int = (1 << 32) - 1) -> int:
+    """Return a number that a request can hold. Raises InvalidArgument."""
+    if not 0 <= number <= most:
+        raise InvalidArgument(why=f"{name} is {number}, not in [0, {most}]")
+    return number
 
 
 def _move(move: pb.SegmentMove) -> Move:

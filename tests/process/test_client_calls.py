@@ -43,6 +43,18 @@ def test_what_is_of_no_use_is_refused_at_the_call_and_the_client_goes_on(node: N
             cache.poll(select=[5]),
             cache.poll(position=odd and 5),
             cache.new_consumer(odd and 5),
+            cache.poll(max_events=odd),
+            cache.poll(max_events=odd and 1.5),
+            cache.poll(wait_ms=-1),
+            cache.log_ends(segments=[0]),
+            cache.new_worker("w", max_deliveries=1 << 40),
+            cache.new_worker("w", prefetch=1 << 40),
+            cache.publish("t", 1, [b"xxx"]),
+            cache.publish("t", 1, [odd]),
+            client.admin.compare_copies([SEGMENTS]),
+            client.admin.set_replicas(-1),
+            client.admin.rotate_key(overlap_ms=1 << 40),
+            client.admin.start_rebalance(throttle_bytes=-1),
         ):
             with pytest.raises(InvalidArgument):
                 await refused

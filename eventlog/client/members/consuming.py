@@ -16,6 +16,8 @@ from eventlog.errors import InvalidArgument
 from eventlog.groups.record import AssignorName, Mode, checked_name, checked_timeout
 from eventlog.limits import ACK_TIMEOUT_MS_MAX, SESSION_TIMEOUT_MS_DEFAULT
 
+_COUNT_MAX = (1 << 32) - 1
+
 
 class WorkOptions(TypedDict, total=False):
     """Options of `consumer` with `mode="work"`, for type checkers: those of `new_worker`."""
@@ -116,8 +118,9 @@ class CacheConsumers(CacheReads):
             InvalidArgument: the group shares events of another filter, or has another of these.
             BadName: on joining a new group, of the cache of its dead letters, which cannot be made.
         """
-        if (max_deliveries is not None and max_deliveries < 1) or prefetch < 1:
-            raise InvalidArgument(why="max_deliveries and prefetch are 1 or more")
+        for name, number in (("max_deliveries", 1 if max_deliveries is None else max_deliveries), ("prefetch", prefetch)):
+            if not 0 < number <= _COUNT_MAX:
+                raise InvalidArgument(why=f"{name} is {number}, not in [1, {_COUNT_MAX}]")
         if ack_timeout_ms is not None and not 0 < ack_timeout_ms <= ACK_TIMEOUT_MS_MAX:
             raise InvalidArgument(why=f"ack_timeout_ms is {ack_timeout_ms}, not in [1, {ACK_TIMEOUT_MS_MAX}]")
         options = MemberOptions(

@@ -5,6 +5,7 @@ from contextlib import aclosing
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
+from operator import index
 from typing import Unpack as Options
 from typing import get_args
 
@@ -75,9 +76,12 @@ class CacheReads(CacheByKey):
         lie, and not read: what it takes does not grow with `tail`, or with the log.
 
         Raises:
+            InvalidArgument: `segments` without `tail`: the other numbers are of all segments.
             PrimariesMissing: with `tail`, a segment has no primary that could count.
             Unavailable: with `whole`, nobody has come to lead a segment in time.
         """
+        if segments is not None and tail is None:
+            raise InvalidArgument(why="segments are those in which tail counts: name it, or leave them out")
         return await self._log_ends(Reading(), tail=tail, segments=segments, whole=whole)
 
     async def _log_ends(self, reading: Reading, *, tail: int | None, segments: Collection[int] | None, whole: bool) -> LogEnds:
@@ -297,8 +301,8 @@ class CacheReads(CacheByKey):
         from which to read, is still before it. The other options are those of `events`.
         """
         for name, number, limit in (("wait_ms", wait_ms, POLL_WAIT_MS_MAX), ("max_events", max_events, (1 << 32) - 1)):
-            if not 0 <= number <= limit:
-                raise InvalidArgument(why=f"{name} is {number}, not in [0, {limit}]")
+            if not hasattr(number, "__index__") or not 0 <= number <= limit:
+                raise InvalidArgument(why=f"{name} is {number!r}, not a whole number in [0, {limit}]")
         if alien := set(options) - set(PollOptions.__annotations__):
             raise TypeError(f"poll takes no {', '.join(sorted(alien))}")
         wanted = PollWanted(**options, follow=True)
@@ -316,7 +320,7 @@ class CacheReads(CacheByKey):
     async def _answer(self, begun: Reading, *, max_events: int, wait_ms: int) -> Answer:
         source = await self._source(begun)
         request = begun.poll(source.cache_id)
-        request.max_events, request.wait_ms, request.notify = max_events, wait_ms, max_events == 0
+        request.max_events, request.wait_ms, request.notify = index(max_events), index(wait_ms), max_events == 0
         reply = await self._core.requests.ask(Message(poll=request), wait_ms=wait_ms)
         answer = reply.message.poll_answer
         return Answer(

@@ -11,6 +11,8 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from google.protobuf.message import DecodeError
+
 from eventlog.batch.build import build_write
 from eventlog.client.formats import CacheFormat
 from eventlog.client.handle import CacheHandle, Core
@@ -63,7 +65,10 @@ class CacheStages(CacheHandle):
         if not 0 <= batch <= _BATCH_MAX:
             raise InvalidArgument(why=f"batch is {batch}: give a number from 0 to {_BATCH_MAX}")
         info, _ = await self._found()
-        parts = [pb.StagedAttempts.FromString(part) for part in staged]
+        try:
+            parts = [pb.StagedAttempts.FromString(part) for part in staged]
+        except (DecodeError, TypeError) as error:
+            raise InvalidArgument(why=f"what is staged is what `staged()` of a stage has returned: {error}") from error
         body = pb.StagedAttempts(attempts=[attempt for part in parts for attempt in part.attempts]).SerializeToString()
         request = Message(publish=pb.Publish(cache_id=info.id, transaction=transaction, batch=batch, insert=insert))
         reply = await self._core.requests.ask(request, body, timeout_ms=timeout_ms)

@@ -10,7 +10,7 @@ from eventlog.control.cluster import KEY_BYTES, ClusterRecords
 from eventlog.control.controller import Situation
 from eventlog.control.operators import RebalanceStart
 from eventlog.control.records import CommitPlan
-from eventlog.errors import BadMessage
+from eventlog.errors import BadMessage, InvalidArgument
 from eventlog.ids import FlakeClock
 from eventlog.node.answering import check_ids
 from eventlog.node.cluster.controller import ControllerLoop
@@ -31,6 +31,7 @@ class ClusterAdminHandlersGround(Protocol):
     """What this module needs of the node."""
 
     number: int
+    segments: int
     clock: FlakeClock
     peers: Peers
     metadata: Metadata
@@ -171,9 +172,12 @@ async def digest_segments(node: ClusterAdminHandlersGround, exchange: Exchange) 
 
 async def compare_copies(node: ClusterAdminHandlersGround, exchange: Exchange) -> None:
     """Answer with checksums of the copies that in-sync replicas hold and can be reached; what cannot be compared is left out."""
+    asked = exchange.message.compare_copies.segments
+    if asked and max(asked) >= node.segments:
+        raise InvalidArgument(why=f"segment {max(asked)} of {node.segments}")
     reached = {node.number, *node.peers.incarnations}
     wanted = []
-    for segment in dict.fromkeys(exchange.message.compare_copies.segments):
+    for segment in dict.fromkeys(asked):
         found = node.metadata.view.segments.get(segment)
         if found is not None:
             wanted.append((segment, [replica.node for replica in found.record.in_sync if replica.node in reached]))

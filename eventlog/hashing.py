@@ -1,15 +1,14 @@
 """Key to segment: the top bits of xxh3_64, so that doubling the number of segments splits each in two."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from xxhash import xxh3_64_intdigest
 
 HASH_BITS = 64
 
 
-def hash_key(key: bytes) -> int:
-    """Return xxh3_64 of `key`, seed 0, as an unsigned 64-bit number."""
-    return xxh3_64_intdigest(key)
+hash_key: Callable[[bytes], int] = xxh3_64_intdigest
+"""Return xxh3_64 of a key, seed 0, as an unsigned 64-bit number."""
 
 
 def hash_keys(keys: Sequence[bytes]) -> list[int]:

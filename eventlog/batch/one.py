@@ -40,7 +40,7 @@ class One(NamedTuple):
 def build_one(key: bytes, value: bytes, *, kind: int, segment: int, sequence: int = 0, headers: bytes = b"") -> bytes:
     """Return the body of a write of one event: the same bytes as `build_write`, ten times as fast. `headers` are encoded."""
     key_bytes, value_bytes = len(key), len(value)
-    key_room, value_room = pad8(key_bytes), pad8(value_bytes)
+    key_room, value_room = key_bytes + 7 & ~7, value_bytes + 7 & ~7
     lengths, column = (_COLUMNS.pack(_OFFSETS.size + len(headers), 0), _column(headers)) if headers else (b"", b"")
     size = _LEAST_BYTES + len(lengths) + key_room + value_room + len(column)
     parts = (

@@ -84,7 +84,7 @@ class _ColumnReader:
         self.fail = fail
 
     def take(self, size: int) -> memoryview:
-        end = self.at + pad8(size)
+        end = self.at + (size + 7 & ~7)
         if end > len(self.data):
             raise CorruptData(where=self.fail, why=f"a column of {size} bytes at {self.at} passes the end of {len(self.data)} bytes")
         view = self.data[self.at : self.at + size]

@@ -269,10 +269,11 @@ class Node:
             replicas=self.replicas,
             clock=self.clock,
             overlay=self.overlay,
+            promises=self.promises,
             bounds=BlockLimits(
                 key_bytes=KEY_BYTES_MAX, value_bytes=opened.config.value_bytes_max, header_bytes=HEADERS_BYTES_MAX, columns=FROM_CLIENTS
             ),
-            hooks=WriterHooks(steps=self.steps.add, stamped=self._stamped, committed=self._committed, visible=self._visible),
+            hooks=WriterHooks(steps=self.steps.add, committed=self._committed, visible=self._visible),
         )
 
     def _new_followed(self, opened: Opened) -> Followed:
@@ -374,16 +375,13 @@ class Node:
 
     # ------------------------------------------------------------ what the writer tells
 
-    def _stamped(self, segments: Ints, first_id: int, last_id: int) -> None:
-        self.promises.begin(segments, first_id=first_id, last_id=last_id)
-
     def _committed(self, segments: Ints, last_ids: Ints) -> None:
         self.promises.commit(segments, last_ids)
         self.promises.settle(segments, upto=int(last_ids[-1]))
         self.followed.commit(segments, last_ids)
 
     def _visible(self, group: CommittedGroup) -> None:
-        self.closing.committed()
+        self.closing.answer_soon()
         self.reads.appended(group)
 
     def _follow(self, segments: Ints, applied: Ints, groups: Sequence[CommittedGroup], skipped: int) -> None:

@@ -134,7 +134,7 @@ class PrimaryCore:
         columns = self._columns
         if not columns.adopted.item(segment):
             return self.advance(np.array([segment]))
-        held = self._held_by_all_one(segment)
+        held: int = min([row.item(segment) for row in roster.counted_rows])
         if held <= columns.watermark.item(segment) or self.sizes.item(segment) < self.needed.item(segment):
             return []
         columns.watermark[segment] = held
@@ -174,11 +174,6 @@ class PrimaryCore:
     def _held_by_all(self, segments: Ints) -> Ints:
         """Return the ids that every awaited replica, this node among them, has on disk in this epoch."""
         held: Ints = self._roster.counted.take(segments, axis=1).min(axis=0)
-        return held
-
-    def _held_by_all_one(self, segment: int) -> int:
-        """Do what `_held_by_all` does, for one segment and without arrays."""
-        held: int = min([row.item(segment) for row in self._roster.counted_rows])
         return held
 
     def _is_adopted(self, segments: Ints) -> Mask:

@@ -7,7 +7,6 @@ What is decided where: `primary` appends, counts and commits; `in_sync` proposes
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
 from eventlog.arrays import NONE, Ints, Mask
 from eventlog.errors import BadMessage
@@ -55,7 +54,7 @@ class Replication:
     def __init__(self, segments: int, *, own: Replica, session: str = "", options: Options | None = None) -> None:
         self.segments = segments
         self.own = own
-        self.columns = SegmentColumns(segments, own=own, session=session, options=options or Options())
+        columns = self.columns = SegmentColumns(segments, own=own, session=session, options=options or Options())
         self.roster = Roster(segments, own)
         self.primary = PrimaryCore(self.columns, self.roster)
         self.sets = InSync(self.columns, self.roster, self.primary)
@@ -65,58 +64,16 @@ class Replication:
         self._releases = Releases(self.columns, self.backup.installs)
         self.claims = Claims(self.columns)
         self._marked: Ints = NONE
-
-    # ------------------------------------------------------------ columns, to be read by anyone and written by none
-
-    @property
-    def epochs(self) -> npt.NDArray[np.uint32]:
-        """Return the highest epoch known of each segment."""
-        return self.columns.epochs
-
-    @property
-    def ends(self) -> Ints:
-        """Return the last id appended to each own log, on disk or not. Falls only by a cut, or when a replica is dropped."""
-        return self.columns.ends
-
-    @property
-    def end_epochs(self) -> npt.NDArray[np.uint32]:
-        """Return the epoch that each own log ends in."""
-        return self.columns.end_epochs
-
-    @property
-    def durable(self) -> Ints:
-        """Return up to where each own log is on disk."""
-        return self.columns.durable
-
-    @property
-    def watermark(self) -> Ints:
-        """Return the high watermarks known here: at or below `durable`, never falling within an epoch."""
-        return self.columns.watermark
-
-    @property
-    def leads(self) -> Mask:
-        """Return which segments this node is primary of, adopted or not."""
-        return self.columns.leads
-
-    @property
-    def adopted(self) -> Mask:
-        """Return which of them have adopted their tail: only these are appended to, promised for and served as primary."""
-        return self.columns.adopted
-
-    @property
-    def holds(self) -> Mask:
-        """Return which segments the records want this node to hold."""
-        return self.columns.holds
-
-    @property
-    def matched(self) -> Mask:
-        """Return which backups are known to have a log that is a prefix of their primary's."""
-        return self.columns.matched
-
-    @property
-    def fates(self) -> Ints | None:
-        """Return for each segment which replicas an append waits for, as a number; None where that is the same for all that are led."""
-        return self.roster.fates()
+        # The columns that anyone may read, and nobody else writes; one number a segment.
+        self.epochs = columns.epochs  # the highest known
+        self.ends = columns.ends  # the last id appended to the own log, on disk or not; falls only by a cut, or when a replica is dropped
+        self.end_epochs = columns.end_epochs  # the epoch that the own log ends in
+        self.durable = columns.durable  # up to where the own log is on disk
+        self.watermark = columns.watermark  # the high watermark known here: at or below `durable`, never falling within an epoch
+        self.leads = columns.leads  # whether this node is primary, adopted or not
+        self.adopted = columns.adopted  # ... and has adopted the tail: before, nothing is appended, promised or served
+        self.holds = columns.holds  # whether the records want this node to hold it
+        self.matched = columns.matched  # whether the log of this backup is known to be a prefix of its primary's
 
     @property
     def ids_max(self) -> int:

@@ -17,7 +17,6 @@ from eventlog.wire.session import (
     Answered,
     CreditGiven,
     Ended,
-    Event,
     Failed,
     Incoming,
     Outgoing,
@@ -80,7 +79,8 @@ class Connection(Link):
         self._dispatch = dispatch
         self._timeouts = Timeouts(session.outgoing)
         self._timer: asyncio.TimerHandle | None = None
-        self._handlers: dict[type, Callable[[Any], None]] = {
+        self._handlers = {
+            Incoming: self._on_incoming,
             Answered: self._on_answered,
             StreamItem: self._on_item,
             Failed: self._on_failed,
@@ -169,12 +169,6 @@ class Connection(Link):
         _fail(outgoing, TimedOut(what=outgoing.kind, timeout_ms=outgoing.timeout_ms))
 
     # ------------------------------------------------------------ events of the session
-
-    def handle(self, event: Event) -> None:
-        if type(event) is Incoming:
-            self._on_incoming(event)
-        else:
-            self._handlers[type(event)](event)
 
     def _on_incoming(self, incoming: Incoming) -> None:
         self.budget.used += incoming.size + REQUEST_WEIGHT_BYTES

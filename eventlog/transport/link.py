@@ -7,14 +7,15 @@ is full. A peer that stops reading fills its own budget and no other.
 import asyncio
 import logging
 import socket
-from typing import Final, cast
+from collections.abc import Callable
+from typing import Any, Final, cast
 
 from eventlog.errors import ConnectionLost, EventLogError, PeerViolation
 from eventlog.limits import KIB
 from eventlog.wire.flow import ByteBudget
 from eventlog.wire.frames import CODEC_BITS, Buffers
 from eventlog.wire.reader import Reader
-from eventlog.wire.session import Event, Incoming, Outgoing, Session
+from eventlog.wire.session import Incoming, Outgoing, Session
 
 JOINED_BYTES_MAX: Final = 256 * KIB  # what is written as one buffer; above, large buffers go as they are
 SMALL_BUFFER_BYTES_MAX: Final = 16 * KIB
@@ -56,12 +57,9 @@ class Link(asyncio.BufferedProtocol):
         self.linger_ms_max = LINGER_MS_MAX
         self._linger: asyncio.TimerHandle | None = None
         self._closed: asyncio.Future[None] = self._loop.create_future()
+        self._handlers: dict[type, Callable[[Any], None]] = {}  # what acts on each kind of event; a subclass fills it
 
     # ------------------------------------------------------------ what subclasses add
-
-    def handle(self, event: Event) -> None:
-        """Act on an event of the session."""
-        raise NotImplementedError
 
     def on_lost(self, error: EventLogError, outgoing: list[Outgoing], incoming: list[Incoming]) -> None:
         """Act on the end of the connection: what we asked and were asked is no more."""
@@ -168,7 +166,7 @@ class Link(asyncio.BufferedProtocol):
 
     def _take_frames(self) -> bool:
         """Return whether everything whole was taken, so that more may be read."""
-        reader, session, budget, handle = self.reader, self.session, self.budget, self.handle
+        reader, session, budget, handlers = self.reader, self.session, self.budget, self._handlers
         for _ in range(FRAMES_PER_TURN_MAX):
             if budget.is_full:
                 budget.process.wait(self.pump_soon)
@@ -183,7 +181,7 @@ class Link(asyncio.BufferedProtocol):
                 for answer in session.take_outgoing():
                     self.write(answer)
             else:
-                handle(event)
+                handlers[type(event)](event)
             if self._out_bytes > JOINED_BYTES_MAX:
                 self._flush()
             if self.ends_turn or frame[0] & CODEC_BITS:

@@ -107,12 +107,31 @@ def encode_with_body(
         if len(packed) < len(whole):
             flags |= codec | BODY_ONLY
             body = (packed,)
-    size = sum(map(len, body))
-    parts: Buffers = [_front(opaque, message, size, version=version, timeout_ms=timeout_ms), *body]
+    body_bytes = sum(map(len, body))
+    if body_bytes > FRAME_LENGTH_CAP:
+        raise TooLarge(what="a body", size=body_bytes, limit=FRAME_LENGTH_CAP)
+    content = message if type(message) is bytes else message.SerializeToString()  # type: ignore[union-attr]  # narrowed by type()
+    if timeout_ms:
+        content = _TIMEOUT_TAG + _varint(timeout_ms) + content
+    head = _FIELDS.pack(_BODY_LENGTH_TAG, body_bytes, _OPAQUE_TAG, opaque, _VERSION_TAG, version) + content
+    start = _body_start(body_bytes)
+    parts: Buffers = [b"".join((head, _PADDINGS[(len(head) + len(start)) % ALIGNMENT], start)), *body]
     if codec is not Codec.NONE and not body_only:
         flags |= codec
         parts = [compress(codec, b"".join(parts))]
-    return _finish(parts, flags)
+    size = sum(map(len, parts))
+    if size > FRAME_LENGTH_CAP:
+        raise TooLarge(what="a payload", size=size, limit=FRAME_LENGTH_CAP)
+    parts[0] = HEADER.pack(size, flags) + parts[0]
+    if size <= JOINED_BODY_BYTES_MAX:
+        joined = b"".join(parts)
+        return [joined + TRAILER.pack(crc32c(memoryview(joined)[HEADER.size :]))] if flags & CRC else [joined]
+    if flags & CRC:
+        checksum = crc32c(memoryview(parts[0])[HEADER.size :])
+        for part in parts[1:]:
+            checksum = crc32c(part, checksum)
+        parts.append(TRAILER.pack(checksum))
+    return parts
 
 
 class SharedFrame:
@@ -225,33 +244,6 @@ def _flat(view: memoryview) -> bytes | memoryview:
         return view.cast("B")
     except TypeError:  # records and strided views cannot be cast
         return view.tobytes()
-
-
-def _front(opaque: int, message: Message | bytes, body_bytes: int, *, version: int, timeout_ms: int) -> bytes:
-    """Return all of a payload that stands before its body."""
-    if body_bytes > FRAME_LENGTH_CAP:
-        raise TooLarge(what="a body", size=body_bytes, limit=FRAME_LENGTH_CAP)
-    fields = _FIELDS.pack(_BODY_LENGTH_TAG, body_bytes, _OPAQUE_TAG, opaque, _VERSION_TAG, version)
-    content = message if type(message) is bytes else message.SerializeToString()  # type: ignore[union-attr]  # narrowed by type()
-    header = fields + _TIMEOUT_TAG + _varint(timeout_ms) + content if timeout_ms else fields + content
-    start = _body_start(body_bytes)
-    return b"".join((header, _PADDINGS[(len(header) + len(start)) % ALIGNMENT], start))
-
-
-def _finish(parts: Buffers, flags: int) -> Buffers:
-    size = sum(map(len, parts))
-    if size > FRAME_LENGTH_CAP:
-        raise TooLarge(what="a payload", size=size, limit=FRAME_LENGTH_CAP)
-    parts[0] = HEADER.pack(size, flags) + parts[0]
-    if size <= JOINED_BODY_BYTES_MAX:
-        joined = b"".join(parts)
-        return [joined + TRAILER.pack(crc32c(memoryview(joined)[HEADER.size :]))] if flags & CRC else [joined]
-    if flags & CRC:
-        checksum = crc32c(memoryview(parts[0])[HEADER.size :])
-        for part in parts[1:]:
-            checksum = crc32c(part, checksum)
-        parts.append(TRAILER.pack(checksum))
-    return parts
 
 
 @lru_cache(maxsize=4_096)

@@ -91,11 +91,6 @@ class Lone:
             bitmap=section[_BITMAP_AT],
         )
 
-    def appended(self) -> None:
-        """Take note that it is in flight: its producer goes on behind it."""
-        if self.producer:
-            self.cache.producers.advance_one(self.producer, self.segment, self.sequence)
-
     def commit(self) -> None:
         """Move the cache's offsets, counters, key table and producers."""
         cache = self.cache
@@ -209,25 +204,15 @@ class Few:
     Have them `see` what they depend on, and stamp them; then everything else may be asked.
     """
 
-    __slots__ = ("_frames", "cache", "ids", "lones", "segments")
+    __slots__ = ("by_frame", "cache", "ids", "lones", "segments")
 
     ids: Ints  # from the stamp on
 
     def __init__(self, frames: Sequence[tuple[Pending, list[Lone]]]) -> None:
-        self._frames = frames
+        self.by_frame = frames  # in their order
         self.cache = frames[0][0].cache
         self.lones = sorted([lone for _, lones in frames for lone in lones], key=_segment_of) if len(frames) > 1 else frames[0][1]
         self.segments: Ints = np.array([lone.segment for lone in self.lones])
-
-    @property
-    def frames(self) -> list[Pending]:
-        """Return the frames, in their order."""
-        return [pending for pending, _ in self._frames]
-
-    @property
-    def nbytes(self) -> int:
-        """Return the bytes of what is stored."""
-        return sum([len(lone.stored) for lone in self.lones])
 
     def see(self, overlay: Overlay, store: Store) -> bool:
         """Show them the entries that they depend on.
@@ -257,15 +242,17 @@ class Few:
         return GroupValues(segments=self.segments, last_ids=self.ids, counts=_ONES[:count], carried=carried)
 
     def appended(self) -> None:
-        """Take note that they are in flight."""
+        """Take note that they are in flight: their producers go on behind them."""
+        producers = self.cache.producers
         for lone in self.lones:
-            lone.appended()
+            if lone.producer:
+                producers.advance_one(lone.producer, lone.segment, lone.sequence)
 
     def answer(self) -> None:
         """Tell their writers that they are committed."""
-        for pending, lones in self._frames:
+        for pending, lones in self.by_frame:
             pending.done(_result(lones, wants_previous=pending.previous))
-        for send in dict.fromkeys(pending.send for pending, _ in self._frames):
+        for send in dict.fromkeys(pending.send for pending, _ in self.by_frame):
             if send is not None:
                 send()
 

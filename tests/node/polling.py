@@ -162,7 +162,7 @@ class FakeNode:
             for segment, data in zip(values.segments, values.data, strict=True):
                 self.rows[values.cache_id] += rows_of_value(segment, values.cache_id, data)
         self.promises.settle(slice(None), upto=group.last_id)
-        self.closing.committed()
+        self.closing.answer_soon()
         self.reads.appended(group)
 
     def write(self, *parts: tuple[CacheState, dict[int, list[bytes]]]) -> None:

@@ -45,11 +45,6 @@ class Changes:
         size = sum(map(len, self.keys)) + sum(map(len, self.values)) + EVENT_BYTES * len(self.keys)
         return size if self.headers is None else size + sum(map(len, self.headers))
 
-    @property
-    def is_plain(self) -> bool:
-        """Whether others may share its frame."""
-        return self.condition is None and not self.wants_previous
-
 
 Items = npt.NDArray[np.int64]
 _NO_KINDS = np.zeros(0, np.uint8)

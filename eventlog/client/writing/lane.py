@@ -170,7 +170,7 @@ class Lane:
 
     def _message(self, frame: WriteFrame) -> Message:
         contents, producer = frame.content, self._shared.producer_id
-        if not contents.calls[0].changes.is_plain:  # else the request says nothing but which blocks there are
+        if contents.calls[0].is_alone:  # else the request says nothing but which blocks there are
             return contents.message(frame.cache, producer)
         place = (frame.cache, producer, len(contents.counts))
         message = self._messages.get(place)

@@ -155,11 +155,8 @@ class Closing:
             self._low.hear(promise)
         return made
 
-    def committed(self) -> None:
-        """Note that this node has committed a group as its primary; peers that wait for it are answered."""
-        self._answer_soon()
-
-    def _answer_soon(self) -> None:
+    def answer_soon(self) -> None:
+        """Answer the peers that wait here: this node has committed a group as its primary, or hears of one that others commit."""
         self._commits += 1
         if self._held and not self._is_answering:
             self._is_answering = True
@@ -219,7 +216,7 @@ class Closing:
         Those with `copies` are told of it as this node is, and do the same; of the others readers here need a promise that is asked for.
         """
         self._foreseen = max(self._foreseen, id_)
-        self._answer_soon()
+        self.answer_soon()
         if self._is_following:
             self._want(id_, but=(primary, *copies()))
 

@@ -69,7 +69,8 @@ class Pace:
     def ready(self) -> None:
         """Note that it has begun, or that nothing came of it."""
         self._is_making_ready = False
-        self._look_for_end()
+        if self.is_quiet:
+            self._quiet.set()
 
     def began(self, group: object) -> None:
         """Note that a group is in flight, and not on disk here."""
@@ -84,9 +85,6 @@ class Pace:
     def ended(self, group: object) -> None:
         """Note that a group is in flight no more."""
         self._began.pop(group, None)
-        self._look_for_end()
-
-    def _look_for_end(self) -> None:
         if self.is_quiet:
             self._quiet.set()
 

@@ -224,10 +224,10 @@ class StorageThread:
             return
         free = list(takewhile(lambda job: not job.is_barrier, self._taken))
         self._taken = [job for job in free if job.append is None] + self._taken[len(free) :]
-        self._append_all([job for job in free if job.append is not None])
+        self._append_all(free)
 
     def _turn(self, jobs: list[_Job]) -> None:
-        self._append_all([job for job in jobs if job.append is not None])
+        self._append_all(jobs)
         done = self._catch_up() if self._spaceless else []
         for job in jobs:
             if job.act is None:
@@ -257,14 +257,24 @@ class StorageThread:
         return True
 
     def _append_all(self, jobs: list[_Job]) -> None:
-        while jobs:
-            count = _fitting(jobs)
-            self._append(jobs[:count])
-            del jobs[:count]
+        """Make the appends among some jobs, as many as fit in one write."""
+        together: list[_Job] = []
+        appends: list[Append] = []
+        nbytes = 0
+        for job in jobs:
+            if job.append is None:
+                continue
+            if appends and nbytes + job.append.nbytes > SYNC_BYTES_MAX:
+                self._append(together, appends)
+                together, appends, nbytes = [], [], 0
+            together.append(job)
+            appends.append(job.append)
+            nbytes += job.append.nbytes
+        if appends:
+            self._append(together, appends)
 
-    def _append(self, jobs: list[_Job]) -> None:
-        """Write and sync some appends as one, and report them."""
-        appends = [job.append for job in jobs if job.append is not None]
+    def _append(self, jobs: list[_Job], appends: list[Append]) -> None:
+        """Write and sync the appends of some jobs as one, and report them."""
         log, meta = appends[0].log, appends[0].meta
         if len(appends) > 1:
             log = [pair for append in appends for pair in append.log]
@@ -363,17 +373,6 @@ def _by_segment(puts: list[Put]) -> list[Put]:
     """Return `puts` by the segments that their keys begin with; those to one key keep their order."""
     segments = np.frombuffer(b"".join([key[:2] for key, _ in puts]), ">u2").astype(np.uint16)
     return [puts[index] for index in np.argsort(segments, kind="stable").tolist()]
-
-
-def _fitting(jobs: list[_Job]) -> int:
-    """Return how many of the first appends go into one write: at least one."""
-    nbytes = 0
-    for count, job in enumerate(jobs):
-        assert job.append is not None
-        nbytes += job.append.nbytes
-        if count and nbytes > SYNC_BYTES_MAX:
-            return count
-    return len(jobs)
 
 
 def _deliver(done: _Done) -> None:

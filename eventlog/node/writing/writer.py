@@ -29,6 +29,7 @@ from eventlog.node.copying.replicate import Flight, Replicas
 from eventlog.node.writing.pace import Pace
 from eventlog.node.writing.storage import Append, StorageThread
 from eventlog.read.answer import CacheValues, CommittedGroup
+from eventlog.read.watermark import Promises
 from eventlog.replication.bodies import group_values
 from eventlog.segment.keys import encode_step, log_key, log_keys
 from eventlog.segment.port import Pair, Store
@@ -48,10 +49,9 @@ Steps = Callable[[int, int, int, int], list[tuple[int, int, int, int]]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriterHooks:
-    """What the writer tells, each in the same step as what it tells of: ids stamped for segments, segments committed, the group."""
+    """What the writer tells, each in the same step as what it tells of: a group that is stamped, segments committed, the group."""
 
     steps: Steps
-    stamped: Callable[[Ints, int, int], None]
     committed: Callable[[Ints, Ints], None]
     visible: Callable[[CommittedGroup], None]
 
@@ -77,6 +77,7 @@ class NodeWriter:
         replicas: Replicas,
         clock: FlakeClock,
         overlay: Overlay,
+        promises: Promises,
         bounds: BlockLimits,
         hooks: WriterHooks,
         wait_ms_max: int = REQUEST_TIMEOUT_MS_DEFAULT,
@@ -88,6 +89,7 @@ class NodeWriter:
         self._core = replicas.core
         self._clock = clock
         self._overlay = overlay
+        self._promises = promises
         self.bounds = bounds
         self._drafter = Drafter(overlay=overlay, store=store, bounds=bounds, put_back=self.queue.put_back)
         self._hooks = hooks
@@ -182,11 +184,11 @@ class NodeWriter:
     def _turn(self) -> None:
         """Begin what can be begun: a group, or one for each set of replicas that would hold it up."""
         self._is_turn_due = False
-        if not self._pace.is_turn:
+        if self._error is not None or not self._pace.is_turn:
             return
-        fates, queue = self._core.fates, self.queue
+        fates, queue = self._core.roster.fates(), self.queue
         groups = 1 if fates is None else _GROUPS_A_TURN_MAX
-        while queue and self._may_begin() and self._pace.has_room(groups=groups, waiting_bytes=queue.nbytes):
+        while queue and self._overlay.nbytes <= OVERLAY_BYTES_MAX and self._pace.has_room(groups=groups, waiting_bytes=queue.nbytes):
             frames = queue.take(fates)
             if not frames:
                 return  # all of them wait for groups in flight
@@ -194,9 +196,7 @@ class NodeWriter:
                 self._begin(frames)
             except Exception as error:  # noqa: BLE001 -- the edge to the loop: nothing may go on from half a group
                 self._fail(error)
-
-    def _may_begin(self) -> bool:
-        return self._overlay.nbytes <= OVERLAY_BYTES_MAX and self._error is None
+                return
 
     def _begin(self, frames: list[Pending]) -> None:
         if self._has_sent_few(frames):
@@ -240,7 +240,7 @@ class NodeWriter:
         flight = self._replicas.append(few.stamp(base, epochs=self._core.epochs))
         self._launch(_Group(parts=[], flight=flight, few=few))
         few.appended()
-        self._hooks.stamped(few.segments, base, few.lones[-1].id)
+        self._promises.begin(few.segments, first_id=base, last_id=few.lones[-1].id)
         return True
 
     def _refuse_elsewhere(self, frames: list[Pending]) -> list[Pending]:
@@ -347,7 +347,7 @@ class NodeWriter:
             _refuse_parts(parts, error)
             return
         for part in parts:
-            self._hooks.stamped(part.stored.segments, int(part.stored.bases[0]), part.stored.last_id)
+            self._promises.begin(part.stored.segments, first_id=int(part.stored.bases[0]), last_id=part.stored.last_id)
         group = _Group(parts=parts, flight=flight)
         self._launch(group)
         if sum(part.stamped.events for part in parts) >= _EVENTS_WORTH_OVERLAP:
@@ -429,7 +429,7 @@ class NodeWriter:
             self._overlay.push(layer, nbytes)
             self._storage.apply_and_tell(layer, partial(self._applied, 1), nbytes=nbytes)
         self.groups += 1
-        self.frames += len(few.frames)
+        self.frames += len(few.by_frame)
         self.events += len(few.lones)
         self._hooks.visible(CommittedGroup(first_id=few.lones[0].id, last_id=few.lones[-1].id, caches=(few.seen(),)))
 
@@ -494,7 +494,7 @@ def _refuse_parts(parts: list[CachePart], error: EventLogError) -> None:
 def _leave_unknown(group: _Group, why: str) -> None:
     error = OutcomeUnknown(why=why, outcome="unknown")
     if group.few is not None:
-        refuse(group.few.frames, error)
+        refuse([pending for pending, _ in group.few.by_frame], error)
     for part in group.parts:
         refuse(part.waiting, error)
 
@@ -518,7 +518,7 @@ def append_of_parts(parts: Sequence[CachePart], steps: Steps, *, epochs: npt.NDA
 
 def append_of_few(few: Few, steps: Steps, *, epochs: npt.NDArray[np.uint32]) -> Append:
     """Return what a few stamped events put into the store."""
-    cache_id, nbytes = few.cache.cache_id, few.nbytes
+    cache_id, nbytes = few.cache.cache_id, sum([len(lone.stored) for lone in few.lones])
     return Append(
         log=[(log_key(lone.segment, cache_id, lone.id), lone.stored) for lone in few.lones],
         meta=list(starmap(encode_step, steps(cache_id, few.lones[-1].id, len(few.lones), nbytes))),

@@ -29,8 +29,8 @@ def on_loop(test: Callable[[], None]) -> None:
     asyncio.run(main())
 
 
-def call(count: int, *, is_many: bool = True) -> WriteCall:
-    return WriteCall(changes(count), timeout_ms=1_000, is_many=is_many)
+def call(count: int, *, is_many: bool = True, **options: Any) -> WriteCall:
+    return WriteCall(changes(count, **options), timeout_ms=1_000, is_many=is_many)
 
 
 def accept(ledger: Ledger, items: list[int], *, first_id: int = 100) -> None:
@@ -133,9 +133,12 @@ def test_every_call_gets_an_error_of_its_own() -> None:
 
 
 def test_conditions_and_previous_values_need_a_frame_of_their_own() -> None:
-    assert changes(1).is_plain
-    assert not changes(1, wants_previous=True).is_plain
-    assert not changes(1, condition=Condition(key=b"k", version=0)).is_plain
+    def test() -> None:
+        assert not call(1).is_alone
+        assert call(1, wants_previous=True).is_alone
+        assert call(1, condition=Condition(key=b"k", version=0)).is_alone
+
+    on_loop(test)
 
 
 def test_sizes_count_keys_values_headers_and_the_layout() -> None:

@@ -122,7 +122,7 @@ def test_what_was_foreseen_while_no_request_waited_is_answered_with_the_next():
         id_ = (one.now_ms + 1) << 22
         begin(one)
         await following(trio, one)
-        three.closing.committed()
+        three.closing.answer_soon()
         for _ in range(5):
             await asyncio.sleep(0)
         assert one.members.last[3].is_over, "the request that waited there is answered, and the next one not sent yet"

@@ -23,7 +23,7 @@ import numpy.typing as npt
 from benchmarks.processes import Address
 from eventlog.wire.eventlog_pb2 import Hello, Message, Poll
 from eventlog.wire.frames import CRC, HEADER, TRAILER, decode, encode
-from eventlog.wire.session import Answered, Session, SessionOptions
+from eventlog.wire.session import Reply, Session, SessionOptions
 
 WAIT_MS = 30_000
 BYTES_MAX = 1 << 20
@@ -203,4 +203,4 @@ def _greet(connection: socket.socket) -> None:
         found += connection.recv(READ_BYTES)
     _, flags = HEADER.unpack_from(found)
     event = session.receive(flags, found[HEADER.size : _length(found)])
-    assert isinstance(event, Answered), event
+    assert isinstance(event, Reply), event

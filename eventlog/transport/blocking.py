@@ -24,12 +24,12 @@ from eventlog.transport.greeting import (
     telling,
     unreached,
 )
-from eventlog.transport.stream import Reply, Stream, failure_of
+from eventlog.transport.stream import Stream, failure_of
 from eventlog.wire.eventlog_pb2 import HelloAnswer, Message, Ping
 from eventlog.wire.flow import Arena
 from eventlog.wire.frames import Buffers
 from eventlog.wire.reader import Reader
-from eventlog.wire.session import Answered, ConnectionStage, Ended, Event, Failed, Incoming, Session, StreamItem
+from eventlog.wire.session import ConnectionStage, Ended, Event, Failed, Incoming, Reply, Session, StreamItem
 
 JOINED_BYTES_MAX = 256 * KIB  # what is sent as one buffer; above, large buffers go as they are
 WAIT_S_MIN = 0.001  # 0 would have the socket not wait at all
@@ -187,10 +187,11 @@ class BlockingConnection:
 
     def _handle(self, event: Event) -> None:
         if isinstance(event, StreamItem):
-            event.outgoing.token.deliver(Reply(event.message, event.body, event.size))
-        elif isinstance(event, Answered):
+            event.outgoing.token.deliver(event)
+        elif isinstance(event, Reply):
             self._reader.frame_bytes_max = self.session.frame_bytes_in_max  # which the answer to Hello has changed
-            event.outgoing.token.reply = Reply(event.message, event.body, event.size)
+            asked, event.outgoing.token = event.outgoing.token, None  # no cycle for the collector to find
+            asked.reply = event
         elif isinstance(event, Ended):
             event.outgoing.token.ended()
         elif isinstance(event, Incoming):

@@ -8,13 +8,12 @@ from typing import Any, Final, Protocol
 
 from eventlog.errors import ClientClosed, EventLogError, TimedOut, tellable
 from eventlog.transport.link import Link
-from eventlog.transport.stream import Reply, Stream, failure_of
+from eventlog.transport.stream import Stream, failure_of
 from eventlog.wire.eventlog_pb2 import HelloAnswer, Message
 from eventlog.wire.flow import REQUEST_WEIGHT_BYTES, ByteBudget
 from eventlog.wire.reader import Reader
 from eventlog.wire.session import (
     Answer,
-    Answered,
     CreditGiven,
     Ended,
     Failed,
@@ -22,6 +21,7 @@ from eventlog.wire.session import (
     Outgoing,
     Phase,
     ReaderEnded,
+    Reply,
     Session,
     StreamItem,
     payload_bytes,
@@ -81,7 +81,7 @@ class Connection(Link):
         self._timer: asyncio.TimerHandle | None = None
         self._handlers = {
             Incoming: self._on_incoming,
-            Answered: self._on_answered,
+            Reply: self._on_answered,
             StreamItem: self._on_item,
             Failed: self._on_failed,
             Ended: self._on_ended,
@@ -182,18 +182,19 @@ class Connection(Link):
             if not exchange.is_over:
                 exchange.fail(tellable(error))
 
-    def _on_answered(self, event: Answered) -> None:
-        token, reply = event.outgoing.token, Reply(event.message, event.body, event.size)
+    def _on_answered(self, reply: Reply) -> None:
+        outgoing = reply.outgoing
+        token, outgoing.token = outgoing.token, None  # no cycle for the collector to find
         if not isinstance(token, asyncio.Future):
             token.answered(reply)
             return
-        if event.outgoing.kind == "hello":
-            self.on_welcomed(event.message)
+        if outgoing.kind == "hello":
+            self.on_welcomed(reply.message)
         if not token.done():
             token.set_result(reply)
 
-    def _on_item(self, event: StreamItem) -> None:
-        event.outgoing.token.deliver(Reply(event.message, event.body, event.size))
+    def _on_item(self, item: StreamItem) -> None:
+        item.outgoing.token.deliver(item)
 
     def _on_failed(self, event: Failed) -> None:
         if event.outgoing is None:

@@ -4,20 +4,8 @@ from collections import deque
 from typing import Protocol, Self
 
 from eventlog.errors import ConnectionLost, EventLogError, Outcome, TimedOut
-from eventlog.wire.eventlog_pb2 import Message
 from eventlog.wire.kinds import CHANGES
-from eventlog.wire.session import Outgoing, Session
-
-
-class Reply:
-    """`body` is a read-only view whose memory is the caller's, at a multiple of 8; `size` is the payload's, in bytes."""
-
-    __slots__ = ("body", "message", "size")
-
-    def __init__(self, message: Message, body: memoryview, size: int) -> None:
-        self.message = message
-        self.body = body
-        self.size = size
+from eventlog.wire.session import Outgoing, Reply, Session
 
 
 def failure_of(kind: str, error: EventLogError) -> EventLogError:

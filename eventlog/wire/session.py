@@ -139,8 +139,11 @@ class Outgoing:
         self.timeout_ms = 0
 
 
-class Answered:
-    """The answer to `outgoing`."""
+class Reply:
+    """The answer to `outgoing`.
+
+    `body` is a read-only view whose memory is the caller's, at a multiple of 8; `size` is the payload's, in bytes.
+    """
 
     __slots__ = ("body", "message", "outgoing", "size")
 
@@ -151,7 +154,7 @@ class Answered:
         self.size = size
 
 
-class StreamItem(Answered):
+class StreamItem(Reply):
     """One item of a stream. Its `size` is to be given back with `give_credit` once it is used."""
 
     __slots__ = ()
@@ -182,7 +185,7 @@ class ReaderEnded(NamedTuple):
     incoming: Incoming
 
 
-Event = Incoming | Answered | Failed | Ended | CreditGiven | ReaderEnded
+Event = Incoming | Reply | Failed | Ended | CreditGiven | ReaderEnded
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -330,7 +333,7 @@ class Session:
         if phase is Phase.OVER:
             del self.outgoing[message.opaque]
         if shape is ExchangeShape.ANSWER:
-            return Answered(outgoing, message, body, size)
+            return Reply(outgoing, message, body, size)
         if shape is ExchangeShape.ITEM:
             return StreamItem(outgoing, message, body, size)
         return Ended(outgoing=outgoing) if shape is ExchangeShape.END else Failed(outgoing=outgoing, error=read_error(message.error))

@@ -21,8 +21,8 @@ from eventlog.errors import (
     ListenerTimeout,
     OperationRefused,
 )
-from eventlog.transport.stream import Reply
 from eventlog.wire.eventlog_pb2 import Message
+from eventlog.wire.session import Reply
 from tests.process.cli_ends import Shell
 from tests.process.nodes import NodeProcess
 from tests.process.one_node import using

@@ -38,7 +38,6 @@ from eventlog.wire.session import (
     ANSWERING,
     ASKING,
     STAGES,
-    Answered,
     ConnectionStage,
     CreditGiven,
     Ended,
@@ -46,6 +45,7 @@ from eventlog.wire.session import (
     Incoming,
     Phase,
     ReaderEnded,
+    Reply,
     SessionOptions,
     SessionStep,
 )
@@ -59,7 +59,7 @@ def test_a_request_is_answered():
     outgoing, incoming = ask(asking, answering, Message(write=Write(cache_id=3)), b"body", token="mine")
     assert (incoming.kind, incoming.message.write.cache_id, bytes(incoming.body)) == ("write", 3, b"body")
     [event] = deliver(asking, answering.answer(incoming, Message(write_answer=WriteAnswer(id=9)), [b"ids"]))
-    assert isinstance(event, Answered)
+    assert isinstance(event, Reply)
     assert (event.outgoing, event.outgoing.token) == (outgoing, "mine")
     assert (event.message.write_answer.id, bytes(event.body)) == (9, b"ids")
     assert asking.outgoing == {} == answering.incoming
@@ -390,7 +390,7 @@ def test_whatever_a_peer_says_is_an_event_an_answer_or_the_end(role, said):
             event = session.receive(*parts(raw(opaque, message))[0])
         except BadFrame:
             return
-        assert event is None or isinstance(event, Incoming | Answered | Failed | Ended | CreditGiven | ReaderEnded)
+        assert event is None or isinstance(event, Incoming | Reply | Failed | Ended | CreditGiven | ReaderEnded)
         for frame in session.take_outgoing():
             assert messages(frame)[0].WhichOneof("kind") in {"error", "done", "stream_end"}
         assert len(session.incoming) <= 3

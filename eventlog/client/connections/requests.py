@@ -12,9 +12,10 @@ from eventlog.client.options import ClientOptions
 from eventlog.errors import ClientClosed, EventLogError, FilterNotFound, Outcome, OutcomeUnknown, TimedOut, Unavailable
 from eventlog.routing.retry import MOVES, SEGMENTS_OWN, decide
 from eventlog.routing.routes import NOBODY, Routes
-from eventlog.transport.stream import Reply, Stream
+from eventlog.transport.stream import Stream
 from eventlog.wire.eventlog_pb2 import Message
 from eventlog.wire.kinds import read_error
+from eventlog.wire.session import Reply
 
 SILENT_S = 2  # a caller that waits for longer is told what for
 

@@ -21,9 +21,9 @@ from eventlog.groups.record import AssignorName, Mode, Place, decode_places, dec
 from eventlog.limits import SESSION_TIMEOUT_MS_DEFAULT
 from eventlog.routing.retry import CURABLE, MOVES, backoff_ms
 from eventlog.transport.connection import Connection
-from eventlog.transport.stream import Reply
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Filter, Message
+from eventlog.wire.session import Reply
 
 log = logging.getLogger("eventlog.client")
 OUTAGE_MS_DEFAULT = 5 * 60_000

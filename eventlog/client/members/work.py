@@ -20,9 +20,9 @@ from eventlog.events import Event, EventSource, Kind
 from eventlog.groups.work import TASK_ROW
 from eventlog.limits import TASK_DELAY_MS_MAX
 from eventlog.routing.retry import CURABLE
-from eventlog.transport.stream import Reply
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message
+from eventlog.wire.session import Reply
 
 log = logging.getLogger("eventlog.client")
 PREFETCH_DEFAULT = 16

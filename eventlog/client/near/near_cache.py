@@ -36,9 +36,10 @@ from eventlog.errors import (
 from eventlog.hashing import hash_key
 from eventlog.routing.retry import backoff_ms
 from eventlog.transport.connection import Connection
-from eventlog.transport.stream import Reply, Stream
+from eventlog.transport.stream import Stream
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import PRIMARY, Get, Message
+from eventlog.wire.session import Reply
 
 NEVER = float("inf")
 ENTRIES_DEFAULT = 10_000

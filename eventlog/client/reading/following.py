@@ -21,9 +21,9 @@ from eventlog.errors import EventLogError, Stopping, Unavailable
 from eventlog.events import Event, EventSource
 from eventlog.routing.retry import NEEDS_CONNECTION
 from eventlog.routing.routes import NOBODY
-from eventlog.transport.stream import Reply
 from eventlog.wire.eventlog_pb2 import GetTopology, Message, PollAnswer, Watch
 from eventlog.wire.eventlog_pb2 import LogEnds as LogEndsMessage
+from eventlog.wire.session import Reply
 
 log = logging.getLogger("eventlog.client")
 LISTENER_POLL_WAIT_MS = 30_000

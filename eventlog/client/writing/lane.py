@@ -23,9 +23,9 @@ from eventlog.routing.lanes import Lanes
 from eventlog.routing.retry import MOVES, SEGMENTS_OWN, apart_ms, decide
 from eventlog.routing.window import judge
 from eventlog.transport.connection import Connection
-from eventlog.transport.stream import Reply
 from eventlog.wire.eventlog_pb2 import Message, WriteAnswer
 from eventlog.wire.kinds import read_error
+from eventlog.wire.session import Reply
 
 
 @dataclass(slots=True, kw_only=True)

@@ -18,8 +18,8 @@ from eventlog.node.state.following import Followed
 from eventlog.read.watermark import LowWatermark
 from eventlog.replication import Replication
 from eventlog.transport.connection import Connection, Exchange
-from eventlog.transport.stream import Reply
 from eventlog.wire.eventlog_pb2 import Message
+from eventlog.wire.session import Reply
 
 _FRAME_FIELDS = ("body_length", "opaque", "version", "timeout_ms")
 

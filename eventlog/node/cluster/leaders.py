@@ -11,9 +11,9 @@ from eventlog.node.cluster.metadata import Metadata, ViewChange
 from eventlog.node.cluster.peers import is_of_member
 from eventlog.topology import Topology
 from eventlog.transport.connection import Connection
-from eventlog.transport.stream import Reply
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message
+from eventlog.wire.session import Reply
 
 TELL_AFTER_MS = 10  # changes of one moment are told once: a dead node's segments come in several commits
 

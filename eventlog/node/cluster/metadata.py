@@ -28,9 +28,9 @@ from eventlog.node.cluster.peers import Peers
 from eventlog.node.home import Home
 from eventlog.replication import Replication
 from eventlog.segment.port import Store
-from eventlog.transport.stream import Reply
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message
+from eventlog.wire.session import Reply
 
 log = logging.getLogger("eventlog.node")
 _AGAIN_MS = 200

@@ -23,9 +23,9 @@ from eventlog.node.cluster.greeting import NONCE_BYTES, PEER_VERSION, Greeting, 
 from eventlog.transport.connect import connect
 from eventlog.transport.connection import Connection, Exchange, Receiver
 from eventlog.transport.greeting import GreetingOptions
-from eventlog.transport.stream import Reply
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message
+from eventlog.wire.session import Reply
 
 log = logging.getLogger("eventlog.node")
 _STATE = "peer"  # under which a connection keeps its `PeerSession`, once there is one

@@ -28,9 +28,9 @@ from eventlog.node.writing.forward_write import OwnWrites
 from eventlog.replication import Replication
 from eventlog.segment.keys import entry_key
 from eventlog.state.caches import Caches, CacheState
-from eventlog.transport.stream import Reply
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message
+from eventlog.wire.session import Reply
 from eventlog.write.groups import WriteResult
 from eventlog.write.share import KeyCondition
 

@@ -28,9 +28,9 @@ from eventlog.predicate.spec import FilterSpec
 from eventlog.read import token
 from eventlog.read.position import Position, SegmentPositions, place_in
 from eventlog.transport.connection import Exchange
-from eventlog.transport.stream import Reply
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message, Poll
+from eventlog.wire.session import Reply
 
 _REPORT_PAUSE_S = 15.0  # an ephemeral listener says so often that it is used
 _AGAIN_S = 0.1

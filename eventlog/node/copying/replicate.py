@@ -42,8 +42,8 @@ from eventlog.replication.messages import APPEND
 from eventlog.segment.port import Store
 from eventlog.segment.walking import LogPart, read_sound
 from eventlog.transport.connection import Exchange
-from eventlog.transport.stream import Reply
 from eventlog.wire import eventlog_pb2 as pb
+from eventlog.wire.session import Reply
 
 log = logging.getLogger("eventlog.node")
 _TICK_MS = 50

@@ -22,9 +22,9 @@ from eventlog.replication import Replication
 from eventlog.segment.trimming import Trim
 from eventlog.state.caches import Caches, CacheState
 from eventlog.transport.connection import Connection, Exchange
-from eventlog.transport.stream import Reply
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message
+from eventlog.wire.session import Reply
 
 log = logging.getLogger("eventlog.node")
 _TELL_MS = 10_000

@@ -19,8 +19,8 @@ from eventlog.limits import CLOSE_UP_MS_MAX
 from eventlog.read.watermark import LowWatermark, Promise, Promises, decode_promises, encode_promises
 from eventlog.replication import Replica
 from eventlog.transport.connection import Exchange
-from eventlog.transport.stream import Reply
 from eventlog.wire.eventlog_pb2 import CloseUp, CloseUpAnswer, Message
+from eventlog.wire.session import Reply
 
 REFRESH_S = 1.4  # well below `STALLED_MS`, above which a low watermark counts as held up
 UNSEEN_S = 0.05  # before a peer is asked again whose records were not seen here yet

@@ -32,8 +32,8 @@ from eventlog.segment.keys import log_key
 from eventlog.segment.port import Pair
 from eventlog.state.caches import CacheState
 from eventlog.transport.connection import Exchange
-from eventlog.transport.stream import Reply
 from eventlog.wire.eventlog_pb2 import Fetch, FetchAnswer, Message
+from eventlog.wire.session import Reply
 
 VALUE: Final = np.dtype([("segment", "<u2"), ("zero", "<u2"), ("length", "<u4")])
 _BYTES_MIN = 64 << 10  # asked of each node, however many are asked

@@ -23,8 +23,8 @@ from eventlog.segment.keys import TAG_ENTRY, entry_key, entry_prefix, tag_range
 from eventlog.segment.port import Pair, Store
 from eventlog.state.caches import CacheState
 from eventlog.transport.connection import Connection, Exchange
-from eventlog.transport.stream import Reply
 from eventlog.wire.eventlog_pb2 import Message
+from eventlog.wire.session import Reply
 from eventlog.write.overlay import Overlay, find_held
 
 _ROWS_FIRST = 64

@@ -24,10 +24,10 @@ from eventlog.node.copying.replicate import Replicas
 from eventlog.node.writing.value_gate import ValueGate
 from eventlog.node.writing.writer import NodeWriter
 from eventlog.state.caches import CacheState
-from eventlog.transport.stream import Reply
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message, Write, WriteAnswer
 from eventlog.wire.kinds import read_error
+from eventlog.wire.session import Reply
 from eventlog.write.groups import Pending, WriteResult
 from eventlog.write.share import KeyCondition
 

@@ -11,9 +11,9 @@ from eventlog.limits import KIB, MIB
 from eventlog.transport.connect import connect
 from eventlog.transport.connection import Connection
 from eventlog.transport.server import Server, ServerOptions
-from eventlog.transport.stream import Reply
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message
+from eventlog.wire.session import Reply
 from tests.process.one_loop.clients import cache_id, cluster_of, run, until
 from tests.process.one_loop.cluster import SEGMENTS, Cluster
 

@@ -10,8 +10,8 @@ from eventlog.client.members.member import MemberHooks, MemberOptions, Membershi
 from eventlog.errors import EventLogError, StaleMember, TimedOut
 from eventlog.groups.record import Place
 from eventlog.limits import REQUEST_TIMEOUT_MS_DEFAULT
-from eventlog.transport.stream import Reply
 from eventlog.wire.eventlog_pb2 import Message
+from eventlog.wire.session import Outgoing, Reply
 from tests.sim.consumers.history import GroupHistory
 from tests.sim.consumers.hosts import Request
 from tests.sim.consumers.nodes import GROUP
@@ -128,7 +128,7 @@ class Member:
             if error is not None:
                 future.set_exception(error)
             elif answer is not None:
-                future.set_result(Reply(answer, memoryview(body), len(body)))
+                future.set_result(Reply(Outgoing(0, "", is_stream=False, token=None), answer, memoryview(body), len(body)))
 
         if self.process is not None and future.get_loop() is self._loop:
             self.process.run(settle)

@@ -22,8 +22,8 @@ from eventlog.node.consumers.inner import Inner
 from eventlog.node.state.entries import Page
 from eventlog.node.writing.forward_write import OwnWrites, PartedWrites
 from eventlog.segment.keys import entry_prefix
-from eventlog.transport.stream import Reply
 from eventlog.wire.eventlog_pb2 import Message
+from eventlog.wire.session import Outgoing, Reply
 from eventlog.write.groups import Pending, WriteResult
 from tests.sim.consumers.shelf import Shelf, ShelfWrite
 from tests.sim.cores.clocks import HostClock
@@ -160,7 +160,7 @@ class SimNodePeers:
             if answer is None:
                 future.set_exception(error or NotPrimary(segment=0))
             else:
-                future.set_result(Reply(answer, memoryview(body), len(body)))
+                future.set_result(Reply(Outgoing(0, "", is_stream=False, token=None), answer, memoryview(body), len(body)))
 
         loop.call_later(timeout_ms / 1000, replied, None, b"", TimedOut(outcome="unknown", what=f"node {number}", timeout_ms=timeout_ms))
         self._send(number, message, b"".join(bytes(buffer) for buffer in buffers), replied)

@@ -376,8 +376,7 @@ class Node:
     # ------------------------------------------------------------ what the writer tells
 
     def _committed(self, segments: Ints, last_ids: Ints) -> None:
-        self.promises.commit(segments, last_ids)
-        self.promises.settle(segments, upto=int(last_ids[-1]))
+        self.promises.commit(segments, last_ids, upto=int(last_ids[-1]))
         self.followed.commit(segments, last_ids)
 
     def _visible(self, group: CommittedGroup) -> None:

@@ -74,12 +74,9 @@ class Promises:
         self._first[segments] = np.minimum(self._first[segments], first_id)
         self._last[segments] = last_id
 
-    def commit(self, segments: Ints | slice, last_ids: Ints | int) -> None:
-        """Note the last committed events of `segments`; `settle` follows in the same step."""
+    def commit(self, segments: Ints, last_ids: Ints | int, *, upto: int) -> None:
+        """Note the last committed events of `segments`, and that nothing with an id at or below `upto` is in flight there any more."""
         self._last_ids[segments] = last_ids
-
-    def settle(self, segments: Ints | slice, *, upto: int) -> None:
-        """Note that nothing with an id at or below `upto` is in flight in `segments` any more: committed, or given up for good."""
         only = _only(segments)
         if only >= 0:
             if self._last.item(only) <= upto:

@@ -168,7 +168,7 @@ class Window(Generic[Content]):
         self._sent: dict[int, NumberedFrame[Content]] = {}
         self._held: list[NumberedFrame[Content]] = []
         self._is_draining = False
-        self._is_careful = False  # a frame in doubt was refused: nothing overtakes it, or its result could be forgotten meanwhile
+        self.has_doubts = False  # doubtful frames may be QUEUED: nothing overtakes them, or their results could be forgotten meanwhile
         self._is_probing = False  # after a refusal: one frame alone, or each refusal would cost all that was sent behind it
         self._freed: dict[int, Sequences] = {}
         self._told: dict[tuple[int, int], int] = {}
@@ -203,22 +203,17 @@ class Window(Generic[Content]):
     @property
     def is_full(self) -> bool:
         """Whether frames wait for answers to others, and for nothing else."""
-        return bool(self._queue and self.is_connected) and not (self.is_draining or self.is_paused or self._is_probing or self._is_careful)
+        return bool(self._queue and self.is_connected) and not (self.is_draining or self.is_paused or self._is_probing or self.has_doubts)
 
     def unanswered(self) -> Iterator[NumberedFrame[Content]]:
         """Yield frames that are SENT or LOST, in the order of sending."""
         return iter(tuple(self._sent.values()))
 
     @property
-    def has_doubts(self) -> bool:
-        """Whether doubtful frames may be QUEUED."""
-        return self._is_careful
-
-    @property
     def in_doubt(self) -> list[NumberedFrame[Content]]:
         """Return the doubtful frames that are to be sent again: LOST, or QUEUED under their numbers."""
         lost = [frame for frame in self._sent.values() if frame.state is State.LOST]
-        return lost + [frame for frame in self._queue if frame.doubtful] if self._is_careful else lost
+        return lost + [frame for frame in self._queue if frame.doubtful] if self.has_doubts else lost
 
     def is_outlived(self, before: float) -> bool:
         """Return whether a frame in doubt, sent before `before`, has a block of a chain of which nothing was answered.
@@ -256,10 +251,10 @@ class Window(Generic[Content]):
         if self._is_probing and self._sent:
             return None
         frame = queue[0]
-        if self._is_careful and not any(queued.doubtful for queued in self._queue):
+        if self.has_doubts and not any(queued.doubtful for queued in self._queue):
             if any(sent.doubtful for sent in self._sent.values()):
                 return None
-            self._is_careful = False
+            self.has_doubts = False
         if self._numbered and not self._number(frame):
             return None
         queue.popleft()
@@ -429,7 +424,7 @@ class Window(Generic[Content]):
     def put_back(self, frames: Sequence[NumberedFrame[Content]]) -> None:
         """Take QUEUED frames in that have a place already. Doubtful ones bring their numbers."""
         assert all(frame.state is State.QUEUED for frame in frames)
-        self._is_careful |= any(frame.doubtful for frame in frames)
+        self.has_doubts |= any(frame.doubtful for frame in frames)
         self._queue = deque(sorted((*self._queue, *frames), key=lambda frame: frame.place))
 
     def _leave(self, frame: NumberedFrame[Content], state: State) -> None:
@@ -474,7 +469,7 @@ class Window(Generic[Content]):
                 chains.next[segment] = last + 1
         self._freed.clear()
         self._told.clear()
-        self._is_careful |= any(frame.doubtful for frame in self._held)
+        self.has_doubts |= any(frame.doubtful for frame in self._held)
         self._requeue()
         self._is_draining = False
         self._is_probing = True

@@ -157,11 +157,10 @@ class FakeNode:
         for values in group.caches:
             cache = self.caches.find(values.cache_id)
             lasts = [base + (max(count, 1) - 1) * ID_STEP for base, count in zip(values.bases, values.counts, strict=True)]
-            self.promises.commit(np.array(values.segments), np.array(lasts))
+            self.promises.commit(np.array(values.segments), np.array(lasts), upto=group.last_id)
             cache.next_offsets[values.segments] += np.array(values.counts)
             for segment, data in zip(values.segments, values.data, strict=True):
                 self.rows[values.cache_id] += rows_of_value(segment, values.cache_id, data)
-        self.promises.settle(slice(None), upto=group.last_id)
         self.closing.answer_soon()
         self.reads.appended(group)
 

@@ -57,8 +57,7 @@ def test_a_promise_below_everything_in_flight_names_all():
 def test_a_commit_names_the_last_event_and_frees_the_segment():
     promises = leading(2)
     promises.begin(slice(None), first_id=40, last_id=60)
-    promises.commit(ints(1), ints(60))
-    promises.settle(slice(None), upto=60)
+    promises.commit(ints(0, 1), ints(0, 60), upto=60)
     assert made(promises, 100) == [(100, [0, 1], [0, 60])]
 
 
@@ -66,11 +65,9 @@ def test_a_second_group_in_flight_holds_what_the_first_no_longer_does():
     promises = leading(2)
     promises.begin(ints(0), first_id=40, last_id=60)
     promises.begin(ints(0), first_id=80, last_id=90)
-    promises.commit(ints(0), ints(60))
-    promises.settle(ints(0), upto=60)
+    promises.commit(ints(0), ints(60), upto=60)
     assert made(promises, 100) == [(100, [1], [0]), (60, [0], [60])]
-    promises.commit(ints(0), ints(90))
-    promises.settle(ints(0), upto=90)
+    promises.commit(ints(0), ints(90), upto=90)
     assert made(promises, 100) == [(100, [0, 1], [90, 0])]
 
 
@@ -187,8 +184,7 @@ def test_one_node_hears_itself():
     promises.begin(ints(1), first_id=40, last_id=60)
     hear_own(low, promises, 50)
     assert low.limits.tolist() == [50, 39]
-    promises.commit(ints(1), ints(60))
-    promises.settle(ints(1), upto=60)
+    promises.commit(ints(1), ints(60), upto=60)
     hear_own(low, promises, 70)
     assert low.limit() == 70
 
@@ -219,8 +215,7 @@ def test_no_reader_ever_sees_past_what_is_still_to_come(data):
             for segment in chosen:
                 assert id_ > low.limits[segment], "a reader saw past an event that commits only now"
                 committed[segment].append(id_)
-            nodes[node].commit(ints(*chosen), id_)
-            nodes[node].settle(ints(*chosen), upto=id_)
+            nodes[node].commit(ints(*chosen), id_, upto=id_)
         elif action == "promise":
             clocks[node] += data.draw(st.integers(0, 5))
             late += nodes[node].make(clocks[node])

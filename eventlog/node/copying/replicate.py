@@ -333,8 +333,7 @@ class Replicas:
     def take_in(self, segments: Ints, ids: Ints) -> None:
         """Bring what is committed up to `ids`, and kept by the backups, into the state of segments led here."""
         self._incoming.follow(segments, ids)
-        self._node.promises.commit(segments, ids)
-        self._node.promises.settle(segments, upto=int(ids.max()))
+        self._node.promises.commit(segments, ids, upto=int(ids.max()))
         self._takeover.rebuild_keys(segments)
 
     def _lose(self, flight: Flight, segments: frozenset[int]) -> None:

@@ -45,7 +45,7 @@ def test_a_group_reads_on_beside_a_segment_that_stands_still(mode: str, tmp_path
                             await one.ack()
                         if len(seen) == len(keys):
                             break
-        node.promises.commit(np.array([still]), np.array([id_]))
+        node.promises.commit(np.array([still]), np.array([id_]), upto=id_)
         assert seen == set(keys)
 
     with_cluster(tmp_path, act)

@@ -92,8 +92,7 @@ class Writes:
         state = self._state
         for segment, watermark in zip(segments.tolist(), watermarks.tolist(), strict=True):
             if segment in state.led:
-                state.promises.commit(ints(segment), watermark)
-                state.promises.settle(ints(segment), upto=watermark)
+                state.promises.commit(ints(segment), watermark, upto=watermark)
             flying = self._in_flight.get(segment)
             if flying is None or flying.value.last > watermark:
                 continue

@@ -18,7 +18,7 @@ from aiohttp import web
 from eventlog.client.formats import LIFESPAN_MS_MAX, CacheFormat
 from eventlog.errors import BadValue, BodyTooSlow, EventLogError, InvalidArgument, TooLarge, UnsupportedBody, tellable
 from eventlog.events import KIND_NAMES
-from eventlog.http.calls import Call, Route, base64_key, told
+from eventlog.http.calls import Call, Route, base64_key, check_encoding, invite, told
 from eventlog.http.listing import PARAMETERS, EntryListing
 from eventlog.http.local import LocalCache, LocalCore, WrittenMany
 from eventlog.limits import MIB
@@ -62,10 +62,10 @@ class Bulk:
         """
         if call.request.content_type != LINES:
             raise UnsupportedBody(found=f"content type {call.request.content_type!r}", instead=f"send lines of JSON as {LINES}")
-        if encoding := call.request.headers.get("Content-Encoding"):
-            raise UnsupportedBody(found=f"content encoding {encoding!r}", instead="send it as it is")
+        check_encoding(call.request)
         writing = _Writing(await self._core.cache(call.text("cache")), is_base64=call.choice("key", ("text", "base64"), "text") == "base64")
         await writing.open()
+        await invite(call.request)
         response = web.StreamResponse(headers={"Content-Type": LINES, "Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"})
         try:
             async for data in _chunks(call):

@@ -16,7 +16,7 @@ from urllib.parse import unquote_to_bytes, urlsplit
 
 import msgspec
 import orjson
-from aiohttp import web
+from aiohttp import HttpVersion11, web
 
 from eventlog.errors import (
     BodyTooSlow,
@@ -107,10 +107,10 @@ class Call:
             BodyTooSlow: it did not come in time.
         """
         request, bounds = self.request, self.bounds
-        if encoding := request.headers.get("Content-Encoding"):
-            raise UnsupportedBody(found=f"content encoding {encoding!r}", instead="send it as it is")
+        check_encoding(request)
         if (told := request.content_length) is not None and told > bounds.bytes_max:
             raise TooLarge(what="a body", size=told, limit=bounds.bytes_max)
+        await invite(request)
         pieces: list[bytes] = []
         try:
             async with asyncio.timeout(bounds.timeout_ms / 1000):
@@ -128,6 +128,20 @@ class Call:
         """Count the body no more."""
         self.bounds.used -= self.held
         self.held = 0
+
+
+def check_encoding(request: web.BaseRequest) -> None:
+    """Refuse a body that is compressed. Raises UnsupportedBody."""
+    for what, plain in (("Content-Encoding", ""), ("Transfer-Encoding", "chunked")):
+        if (found := request.headers.get(what, plain)).lower() != plain:
+            raise UnsupportedBody(found=f"{what.lower().replace('-', ' ')} {found!r}", instead="send it as it is")
+
+
+async def invite(request: web.BaseRequest) -> None:
+    """Tell a client that waits to be told so that its body is wanted (RFC 9110, 10.1.1): curl waits a second, where that is large."""
+    if request.headers.get("Expect", "").lower() == "100-continue" and request.version >= HttpVersion11:
+        await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        request.writer.output_size = 0  # none of it is of the answer
 
 
 Handler = Callable[[Call], Awaitable[web.StreamResponse]]

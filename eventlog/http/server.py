@@ -18,7 +18,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 
 from eventlog.errors import BadConfig, EventLogError, ForeignPage, Overloaded, UnsupportedBody, tellable
 from eventlog.http.bulk import Bulk
-from eventlog.http.calls import JSON, BodyBounds, Call, Route, called, check_page, refusal
+from eventlog.http.calls import JSON, BodyBounds, Call, Route, called, check_page, invite, refusal
 from eventlog.http.entries import CacheRoutes, EntryRoutes
 from eventlog.http.events import Events
 from eventlog.http.groups import GroupRoutes
@@ -301,6 +301,9 @@ class HttpServer:
     async def _body_of(self, request: web.BaseRequest) -> bytes | None:
         """Return the body, None where it is too large."""
         body = bytearray()
+        if (request.content_length or 0) > self._body_bytes_max:
+            return None
+        await invite(request)
         async with asyncio.timeout(self._body_s):
             async for piece in request.content.iter_any():
                 body += piece

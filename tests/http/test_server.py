@@ -275,6 +275,33 @@ def test_of_a_body_that_is_too_large_the_rest_is_not_read(body: bytes) -> None:
     using(test)
 
 
+LINES = b"POST /v1/caches/c/entries HTTP/1.1\r\nHost: a\r\nContent-Type: application/x-ndjson\r\n"
+
+
+@pytest.mark.parametrize(
+    ("head", "data", "status"),
+    [(PUT, b"1", 404), (LINES, b'{"key": "k", "value": 1}', 404), (POST, body(record("a")), 200)],  # the node's cache takes no writes
+)
+def test_a_client_that_waits_to_be_told_so_hears_that_its_body_is_wanted(head: bytes, data: bytes, status: int) -> None:
+    async def test(server, open_) -> None:
+        asker = await open_()
+        assert (await asker.ask(head + b"Expect: 100-continue\r\nContent-Length: %d\r\n\r\n" % len(data)))[0] == 100
+        assert (await asker.ask(data))[0] == status
+        asker = await open_()
+        assert (await asker.ask(head + b"Expect: 100-continue\r\nContent-Length: 2147483648\r\n\r\n"))[0] == (100 if head == LINES else 413)
+
+    using(test, registry=Alone())
+
+
+def test_a_body_that_is_compressed_on_its_way_is_refused() -> None:
+    async def test(server, open_) -> None:
+        for head in (PUT, LINES):
+            asker = await open_()
+            assert (await asker.ask(head + b"Transfer-Encoding: gzip, chunked\r\n\r\n1\r\n1\r\n0\r\n\r\n"))[0] == 415
+
+    using(test)
+
+
 @pytest.mark.parametrize(
     "head",
     [

@@ -15,7 +15,9 @@ def take_pieces(data: bytes, starts: Ints, sizes: Ints) -> bytes | memoryview:
     offsets = np.full(2 * len(starts) + 1, len(data))
     offsets[:-1:2], offsets[1::2] = starts, starts + sizes
     strings = pa.Array.from_buffers(pa.large_binary(), len(offsets) - 1, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
-    found = strings.take(pa.array(np.arange(0, len(offsets) - 1, 2))).buffers()[2]
+    every_other = np.arange(0, len(offsets) - 1, 2)
+    places = pa.Array.from_buffers(pa.int64(), len(every_other), [None, pa.py_buffer(every_other)])  # `pa.array` imports pandas
+    found = strings.take(places).buffers()[2]
     return b"" if found is None else memoryview(found)
 
 

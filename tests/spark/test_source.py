@@ -438,3 +438,9 @@ def test_a_source_that_cannot_be_loaded_says_so_and_leaves_the_others_alone(tmp_
         check=True,
     )
     assert done.stdout.splitlines() == ["eventlog", "eventlog cannot be loaded: ImportError: broken on purpose"]
+
+
+def test_what_spark_plans_with_does_not_load_pandas() -> None:
+    code = "import sys, pyspark_eventlog\nassert pyspark_eventlog.DefaultSource.name() == 'eventlog'\nprint('pandas' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False"]  # of several processes a query; pyarrow loads it with the first array that it makes of objects

@@ -27,8 +27,6 @@ __all__ = ["INFER", "TableChoice", "TableMaker", "check_typed", "choice_of", "fr
 
 TIME: Final = pa.timestamp("us", "UTC")
 HEADERS: Final = pa.map_(pa.string(), pa.binary())
-_KINDS: Final = pa.array(KIND_NAMES, pa.string())
-_CHANGES: Final = pa.array(CHANGE_NAMES, pa.string())
 _HEADER_HEAD_BYTES: Final = 6
 
 
@@ -96,7 +94,7 @@ class TableMaker:
         kinds = rows.kinds
         if len(kinds) and kinds.min() == kinds.max():  # as in a state or a log of new keys, for a quarter of the time
             return _same_text(KIND_NAMES[kinds[0]], len(kinds))
-        return _KINDS.take(pa.array(kinds))
+        return pa.array(KIND_NAMES, pa.string()).take(pa.array(kinds))
 
     def _key(self, rows: RowColumns) -> Any:
         return string_array(rows.keys, text=self._form.text_keys)
@@ -116,7 +114,9 @@ class TableMaker:
         return headers_array(rows.headers, count=len(rows))
 
     def _change(self, rows: RowColumns) -> Any:
-        return pa.nulls(len(rows), pa.string()) if rows.changes is None else _CHANGES.take(pa.array(rows.changes))
+        return (
+            pa.nulls(len(rows), pa.string()) if rows.changes is None else pa.array(CHANGE_NAMES, pa.string()).take(pa.array(rows.changes))
+        )
 
     def _values(self, rows: RowColumns, name: str, values: Strings, *, valid: Mask | None) -> Any:
         form = self._form

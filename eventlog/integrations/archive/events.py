@@ -37,7 +37,6 @@ from eventlog.wire.eventlog_pb2 import Part, PollAnswer
 if TYPE_CHECKING:
     from eventlog.predicate.compile import Compiled
 
-_KINDS: Final = pa.array(KIND_NAMES, pa.string())
 _PLACES: Final = {"ids": "id", "segments": "segment", "offsets": "offset", "epochs": "epoch"}
 _JUDGED: Final = ("where", "parameters", "select")
 _BOTH: Final = ("segments", "order", "max_bytes", "columns")
@@ -250,7 +249,7 @@ def _joined(rows: pa.RecordBatch) -> Joined:
     nothing = bytes(4 * (len(rows) + 1)), b""
     return joined_of(
         placed,
-        kinds=pc.index_in(rows.column("kind"), _KINDS).to_numpy().astype(np.uint8),
+        kinds=pc.index_in(rows.column("kind"), pa.array(KIND_NAMES, pa.string())).to_numpy().astype(np.uint8),
         keys=_column(rows.column("key")),
         values=_column(rows.column("value")) if "value" in names else nothing,
         before=_column(rows.column("before")) if has_before else None,

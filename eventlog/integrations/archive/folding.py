@@ -31,7 +31,7 @@ from eventlog.integrations.archive.ranges import Range, RowBounds
 from eventlog.integrations.archive.reading import BATCH_ROWS, Archive
 from eventlog.integrations.archive.rounds import read_range
 
-_GONE: Final = pa.array([Kind.REMOVED.name, Kind.EXPIRED.name])
+_GONE: Final = (Kind.REMOVED.name, Kind.EXPIRED.name)
 _FOLD_ROWS_MIN: Final = 500_000
 _OFFSETS: Final = ("id", "segment", "offset")
 _UNSEEN: Final = np.iinfo(np.int64).max
@@ -91,7 +91,7 @@ def _folded(pieces: Iterable[pa.Table], empty: pa.Table, *, segments: int) -> Fo
             state = _last_of_each([state, *waiting])
             waiting = []
     state = _last_of_each([state, *waiting])
-    is_gone = pc.is_in(state.column("kind"), _GONE)
+    is_gone = pc.is_in(state.column("kind"), pa.array(_GONE))
     return Folded(table=state.filter(pc.invert(is_gone)).drop_columns(["kind", "offset"]), events=events, firsts=firsts)
 
 

@@ -522,6 +522,7 @@ class EventsStreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvaila
         self._is_idle = False
         self._is_held = not options.hold
         self._losses = Losses()
+        self._log_end: int | None = None
         self._reported: dict[str, Any] | None = None
 
     @cached_property
@@ -570,7 +571,8 @@ class EventsStreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvaila
 
         Behind a watermark a row is late for Spark if its time is not later than the latest of the micro-batch before.
         """
-        upto = id_before(time_of(self._cache.log_ends().last_id + 1))
+        self._log_end = self._cache.log_ends().last_id
+        upto = id_before(time_of(self._log_end + 1))
         upto = upto if self._target is None else min(upto, self._target)
         plan = self._plan(after, upto=upto, **limits)
         if not plan.events or not any(limits.values()):
@@ -621,7 +623,8 @@ class EventsStreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvaila
         options = self._options
         with suppress(EventLogError):  # it is for figures alone, and the plan says what is wrong
             reported = Reported(scope=self._scope, servers=options.servers, segments=options.segments, losses=self._losses.events)
-            self._reported = report_of(self._cache.log_ends().last_id, reported)
+            at, self._log_end = self._log_end, None  # as this micro-batch was planned by, where one was
+            self._reported = report_of(self._cache.log_ends().last_id if at is None else at, reported)
         return self._reported
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[RangePartition]:

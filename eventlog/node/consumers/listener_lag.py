@@ -1,7 +1,7 @@
 """How far behind: what is kept of a cache above some ids, counted by the primaries of its segments."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol
 
@@ -95,33 +95,66 @@ class ListenerLag:
 
     async def count_after(self, cache: CacheState, request: pb.CountAfter, led: Led) -> Message:
         """Return how many events of segments that are led here are kept above each id; their bytes are an estimate."""
-        last_id = self._node.tail.last_id(cache.cache_id)
-        all_events, all_bytes = self._node.steps.now(cache.cache_id)
         segments = np.array(led.segments, np.int64)
-        ends, first_offsets, trimmed_ids = cache.next_offsets[segments], cache.trimmed_offsets[segments] + 1, cache.trimmed_ids[segments]
-        answer = pb.CountAfterAnswer()
-        if request.upto:
-            last = await aside(partial(last_events, self._node.store, cache.cache_id, led.segments, request.upto))
-            ends = last.offsets + 1
-            answer.last_id = last.highest(first_offsets)
-        for number, id_ in enumerate(request.ids):
-            events = 0
-            if id_ < last_id or request.around:
-                last = await aside(partial(last_events, self._node.store, cache.cache_id, led.segments, id_))
-                behind = np.maximum(ends - np.maximum(last.offsets + 1, first_offsets), 0)
-                events = int(behind.sum())
-                if request.around:
-                    floors = np.maximum(trimmed_ids, id_)
-                    answer.last_ids.append(last.highest(first_offsets))
-                    answer.next_ids.append(
-                        await aside(partial(next_id, self._node.store, cache.cache_id, led.segments, last, floors=floors))
-                    )
-                if request.around and number == 0:
-                    answer.segment_events.extend(behind.tolist())
-                    answer.trimmed = bool((trimmed_ids > id_).any())
-            answer.events.append(events)
-            answer.bytes.append(events * all_bytes // all_events if all_events else 0)
-        return Message(count_after_answer=answer)
+        count = _Count(
+            store=self._node.store,
+            request=request,
+            segments=led.segments,
+            last_id=self._node.tail.last_id(cache.cache_id),
+            total=self._node.steps.now(cache.cache_id),
+            ends=cache.next_offsets[segments],
+            first_offsets=cache.trimmed_offsets[segments] + 1,
+            trimmed_ids=cache.trimmed_ids[segments],
+        )
+        await aside(count.first)
+        for id_ in request.ids[1:]:
+            await aside(partial(count.add, id_))
+        return Message(count_after_answer=count.answer)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Count:
+    """Counts what is kept of a cache in some segments, as of its beginning; `total` are events and bytes of the whole cache here."""
+
+    store: Store
+    request: pb.CountAfter
+    segments: Sequence[int]
+    last_id: int
+    total: tuple[int, int]
+    ends: Ints
+    first_offsets: Ints
+    trimmed_ids: Ints
+    answer: pb.CountAfterAnswer = field(default_factory=pb.CountAfterAnswer)
+
+    def first(self) -> None:
+        """Find the end and count above the first id, at once: the way to a thread takes as long as the look into the store."""
+        if self.request.upto:
+            last = self._at_or_below(self.request.upto)
+            self.ends = last.offsets + 1
+            self.answer.last_id = last.highest(self.first_offsets)
+        for id_ in self.request.ids[:1]:
+            behind = self.add(id_)
+            if self.request.around:
+                self.answer.segment_events.extend(behind.tolist())
+                self.answer.trimmed = bool((self.trimmed_ids > id_).any())
+
+    def add(self, id_: int) -> Ints:
+        """Add to the answer how many events are above an id, and what lies around it if asked. Returns how many of each segment."""
+        behind = np.zeros(len(self.segments), np.int64)
+        if id_ < self.last_id or self.request.around:
+            last = self._at_or_below(id_)
+            behind = np.maximum(self.ends - np.maximum(last.offsets + 1, self.first_offsets), 0)
+            if self.request.around:
+                floors = np.maximum(self.trimmed_ids, id_)
+                self.answer.last_ids.append(last.highest(self.first_offsets))
+                self.answer.next_ids.append(next_id(self.store, self.request.cache_id, self.segments, last, floors=floors))
+        events, (all_events, all_bytes) = int(behind.sum()), self.total
+        self.answer.events.append(events)
+        self.answer.bytes.append(events * all_bytes // all_events if all_events else 0)
+        return behind
+
+    def _at_or_below(self, id_: int) -> "AtOrBelow":
+        return last_events(self.store, self.request.cache_id, self.segments, id_)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,9 @@ from aiokafka.structs import TopicPartition
 
 from eventlog import blocking
 from eventlog.client.mirrors import ShardInfo
+from eventlog.errors import KafkaFailed
 from tests.kafka.brokers import Deed, do, emptied
+from tests.kafka.gates import Gate
 from tests.kafka.mirrors import WAIT_MS, check, folded, read, wait
 from tests.process.nodes import NodeProcess
 
@@ -176,3 +178,18 @@ def test_progress_of_a_snapshot_that_is_deleted_is_missed(node: NodeProcess, cli
     cache.put("k1", -1)
     wait(client, name)
     assert folded(read(broker, added.topic)) == {key: {"value": entry.value} for key, entry in cache.entries()}
+
+
+def test_who_removes_a_mirror_while_kafka_is_away_hears_what_is_left(
+    client: blocking.Client, gate: Gate, gated_broker: str, name: str
+) -> None:
+    client.create_cache(name).put("k", 1)
+    client.mirrors.add(name, kafka=gated_broker, partitions=1)
+    wait(client, name)
+    there, gate.broker = gate.broker, "127.0.0.1:1"
+    try:
+        with pytest.raises(KafkaFailed, match=f"mirror {name} is removed, topic eventlog.{name} is left"):
+            client.mirrors.remove(name, delete_topics=True)
+    finally:
+        gate.broker = there
+    assert name not in {mirror.name for mirror in client.mirrors.list()}

@@ -479,11 +479,12 @@ class Mirrors:
     async def _delete(self, mirror: Mirror) -> None:
         """Delete a removed mirror's topic once no shard writes into it. Its progress stays: the topic is that of all mirrors."""
         await asyncio.sleep(2 * _FOLLOW_S)  # by then every node has read the book, and ends its shards
-        try:
-            for topic in (mirror.topic, mirror.letters_topic):
+        for topic in (mirror.topic, mirror.letters_topic):
+            try:
                 await self._open_kafka(mirror.kafka).delete(topic)
-        except Trouble as trouble:
-            raise KafkaFailed(kafka=mirror.kafka, why=str(trouble)) from trouble
+            except Trouble as trouble:
+                why = f"{trouble}; mirror {mirror.name} is removed, topic {topic} is left: delete it there"
+                raise KafkaFailed(kafka=mirror.kafka, why=why) from trouble
 
     async def _verify(self, _node: object, exchange: Exchange) -> None:
         request = exchange.message.verify_mirror

@@ -8,14 +8,17 @@ go on. `MemberLanes` owns the tasks; what has arrived waits in one short queue, 
 import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import NamedTuple
+
+import msgspec
 
 from eventlog.client.connections.requests import chance
 from eventlog.client.members.member import Outage
 from eventlog.client.members.progress import MemberProgress, Places, places_of, position_of
 from eventlog.client.reading.batches import EventBatch
 from eventlog.client.reading.following import ReadingCore, to_batches
-from eventlog.client.reading.wanted import Reading
+from eventlog.client.reading.wanted import Reading, Scope, position_after
 from eventlog.errors import EventLogError, FilterNotFound, TimedOut
 from eventlog.events import EventSource
 from eventlog.read import token
@@ -180,15 +183,16 @@ class MemberLanes:
                 attempt = 0
                 self._outage.works(f"reading {min(segments)}")
                 self._still = self._still - segments | segments.intersection(row.segment for row in answer.stalled)
-                has_events = await self._arrived(segments, answer, body)
+                has_events = await self._arrived(segments, places, answer, body)
                 if self._once_ms is not None and (has_events or not self._once_ms):
                     return
             if self._is_elsewhere(id_, segments):
                 asyncio.get_running_loop().call_soon(self.arrange)  # not from here: it cancels this task
 
-    async def _arrived(self, segments: frozenset[int], answer: PollAnswer, body: memoryview) -> bool:
+    async def _arrived(self, segments: frozenset[int], before: Places, answer: PollAnswer, body: memoryview) -> bool:
         after = places_of(token.decode(answer.position))
-        batches = to_batches(answer, body, self._source)
+        source = msgspec.structs.replace(self._source, position_at=partial(_position_in_lane, before, self._scope))
+        batches = to_batches(answer, body, source)
         while batches and len(self._waiting) >= ANSWERS_WAITING_MAX:
             await self._changed.wait()
         self._progress.fetched(after)
@@ -239,3 +243,8 @@ class MemberLanes:
         begun = any(fetch[segment].id for segment in segments if segment in fetch)
         is_moved = any(routes.primary(segment) != id_.node or (segment in self._still) is not id_.is_still for segment in segments)
         return begun is id_.is_new or is_moved
+
+
+def _position_in_lane(before: Places, scope: Scope, last_id: int) -> str:
+    """Return the token of a lane that began at places and has everything up to an id. Other lanes may be behind: it says nothing of theirs."""
+    return position_after(position_of(before, scope), scope, last_id)

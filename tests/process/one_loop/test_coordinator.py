@@ -7,6 +7,7 @@ import pytest
 import eventlog
 from eventlog.errors import BadMessage, InvalidArgument, Overloaded, StaleMember
 from eventlog.ids import id_before
+from eventlog.read import token
 from eventlog.transport.connect import connect
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message
@@ -40,6 +41,27 @@ def test_a_consumer_alone_reads_everything_and_goes_on_where_it_committed(tmp_pa
             await cache.put("late", -1)
             async with cache.consumer("billing") as consumer:
                 assert [event.value for event in await take(consumer, 1)] == [-1]
+
+    run(act())
+
+
+def test_the_position_of_a_members_event_covers_nothing_that_was_not_handed_out(tmp_path):
+    async def act():
+        async with cluster_of(tmp_path) as cluster, client_of(cluster) as client:
+            await until_spread(cluster)
+            cache = await client.create_cache("orders")
+            await cache.put_many([(f"k{n}", n) for n in range(EVENTS)])
+            async with cache.consumer("billing") as consumer:
+                found = await take(consumer, EVENTS)
+            for number, event in enumerate(found):
+                position = token.from_text(event.position)
+                held = position.segments_held()
+                covered = {one.id for one in found if one.segment in held and one.id <= event.id}
+                assert covered <= {one.id for one in found[: number + 1]}
+            middle = found[EVENTS // 2]
+            held = token.from_text(middle.position).segments_held()
+            left = [event.id async for event in cache.events(position=middle.position)]
+            assert left == sorted(one.id for one in found[EVENTS // 2 + 1 :] if one.segment in held)
 
     run(act())
 

@@ -246,5 +246,5 @@ class MemberLanes:
 
 
 def _position_in_lane(before: Places, scope: Scope, last_id: int) -> str:
-    """Return the token of a lane that began at places and has everything up to an id. Other lanes may be behind: it says nothing of theirs."""
+    """Return the token of a lane that has everything up to an id from places on. It says nothing of other lanes, which may be behind."""
     return position_after(position_of(before, scope), scope, last_id)

@@ -67,6 +67,27 @@ def test_done_twice_it_is_there_once_and_nothing_else_is_written_over(client: bl
         archives.rebuild(archives.open(path), client, "orders", into="early", as_of=1)
 
 
+def test_done_again_at_a_later_id_only_what_lacks_is_written(client: blocking.Client, tmp_path: Path) -> None:
+    cache = client.create_cache("growing")
+    cache.put_many([(f"k{key}", key) for key in range(50)])
+    archives.archive(client, "growing", tmp_path / "a")
+    found = archives.open(tmp_path / "a")
+    archives.rebuild(found, client, "growing", into="growing-again")
+    cache.put("later", 1)
+    assert archives.rebuild(found, client, "growing", into="growing-again").entries == 51
+    made = [event.key for event in client.cache("growing-again").events()]
+    assert (len(made), made[-1]) == (51, "later")
+
+
+def test_a_cache_is_not_written_over_with_what_it_had(client: blocking.Client, history: Any) -> None:
+    path, _ = history
+    cache = client.cache("orders")
+    before = len(list(cache.events()))
+    with pytest.raises(InvalidArgument, match="'orders' is not written over"):
+        archives.rebuild(archives.open(path), client, "orders", into="orders")
+    assert len(list(cache.events())) == before
+
+
 def test_a_table_is_made_once_and_no_other_one_is_written_over(client: blocking.Client, history: Any, tmp_path: Path) -> None:
     path, states = history
     at, state = states[2]

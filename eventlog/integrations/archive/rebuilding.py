@@ -50,7 +50,7 @@ def rebuild(
 ) -> Rebuilt:
     """Make a cache `into` with the entries that a cache had at an id, by default now, or a Delta table at a place `to`.
 
-    Done twice, or killed and done again, each entry is written once.
+    Done twice, or killed and done again, each entry is written once; done again at a later id, only those that lack are.
     An entry that was written before the archive's beginning, and not since, is not in it.
     The cache has the formats and the schema of the other one, and the events that make its entries have their old versions as a header,
     `VERSION_HEADER`; lifespans are not in an archive. The table has columns `segment`, `key`, `value`, `version` and `time`.
@@ -59,10 +59,13 @@ def rebuild(
     Raises:
         CacheExists: `into` has entries that are not of an earlier try.
         ArchiveRefused: at `to` there is another table; and as `fold`.
-        ArchiveDamaged, InvalidArgument, EventsTrimmed: as `fold`.
+        InvalidArgument: `into` is the cache itself; and as `fold`.
+        ArchiveDamaged, EventsTrimmed: as `fold`.
     """
     if (into is None) == (to is None):
         raise InvalidArgument(why="give a cache `into` or a place `to`, one of them")
+    if into == cache:
+        raise InvalidArgument(why=f"cache {cache!r} is not written over with what it had: give another name to make it anew")
     source = client.cache(cache)
     end = source.log_ends().last_id
     at = end if as_of is None else min(as_of, end)
@@ -81,14 +84,18 @@ def rebuild(
 
 
 def _write(client: blocking.Client, source: blocking.Cache, state: pa.Table, *, into: str, name: str) -> None:
-    """Write entries into a cache that has none but these, as one transaction."""
+    """Write entries into a cache that has none but some of these, as one transaction of those that it lacks."""
     info = source.info()
     target = client.create_cache(into, format=info.format, key_format=info.key_format, schema=info.schema or None, if_exists="use")
-    if any(len(rows) - kept for rows, kept in _beside(target, state, ["key", "value"])):
-        raise CacheExists(cache=into)
+    there = [state.slice(0, 0).select(["key"])]
+    for rows, kept in _beside(target, state, ["key", "value"]):
+        if kept < len(rows):
+            raise CacheExists(cache=into)
+        there.append(rows.select(["key"]))
+    lacking = state.filter(pc.invert(pc.is_in(state.column("key"), pa.concat_tables(there).column("key").combine_chunks())))
     stage = target.stage(keep_ms=STAGE_KEEP_MS_MAX)
-    for low in range(0, len(state), _ROWS):
-        rows = state.slice(low, _ROWS)
+    for low in range(0, len(lacking), _ROWS):
+        rows = lacking.slice(low, _ROWS)
         stage.put_arrow(rows.select(["key", "value"]).append_column("headers", _versions(rows)), headers="headers")
     target.publish(name, 0, [stage.staged()])
 

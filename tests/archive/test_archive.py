@@ -196,6 +196,13 @@ def test_what_is_no_archive_of_the_cache_is_refused(client: blocking.Client, cac
     for address in ("ftp://host/orders", "file:///tmp/orders", Path("s3://bucket/orders")):
         with pytest.raises(ArchiveRefused, match="give a path, or the address of an object store"):
             archives.archive(client, cache.name, address)
+    for name in ("a%20b", "100%25/a", "a\\b"):
+        with pytest.raises(ArchiveRefused, match="in a path as another letter"):
+            archives.archive(client, cache.name, tmp_path / name)
+    client.cache(cache.name).put("k", {"n": 1})
+    archives.archive(client, cache.name, tmp_path / "100% ü#x?y z")
+    assert archives.open(tmp_path / "100% ü#x?y z").verify().events == 1
+    assert {found.name for found in tmp_path.iterdir()} == {"a", "full", "100% ü#x?y z"}
     with pytest.raises(ArchiveRefused, match="there is none"):
         archives.open(tmp_path / "nowhere")
 

@@ -23,6 +23,7 @@ from eventlog.errors import ArchiveRefused, ArchiveUnreachable
 
 STORES: Final = ("s3", "gs", "abfss")
 _ADDRESS: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
+_READ_OTHERWISE: Final = re.compile(r"%[0-9A-Fa-f]{2}|\\")
 _COLOURS: Final = re.compile(r"\x1b\[[0-9;]*m")
 _WHY_MAX: Final = 400
 
@@ -73,11 +74,14 @@ def place_of(path: Path | str) -> ArchivePlace:
     """Return where an archive is.
 
     Raises:
-        ArchiveRefused: it is an address of something that archives do not lie in.
+        ArchiveRefused: it is an address of something that archives do not lie in, or a path by which Delta finds another folder.
     """
     found = _ADDRESS.match(str(path))
     if found is None:
-        return Folder(Path(path).absolute())
+        folder = Path(path).absolute()
+        if wrong := _READ_OTHERWISE.search(str(folder)):
+            raise ArchiveRefused(path=str(folder), why=f"Delta reads {wrong[0]} in a path as another letter: give one without")
+        return Folder(folder)
     if found[1].lower() not in STORES or isinstance(path, Path):
         known = ", ".join(f"{store}://" for store in STORES)
         raise ArchiveRefused(path=str(path), why=f"give a path, or the address of an object store as text: {known}")

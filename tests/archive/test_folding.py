@@ -81,6 +81,10 @@ def test_some_of_it_is_as_much_as_was_asked_for(client: blocking.Client, history
         assert {segment for batch in half for segment in batch.column("segment").to_pylist()} <= own
     assert sorted(key for half in halves for batch in half for key in batch.column("key").to_pylist()) == [row["key"] for row in state]
     assert list(archives.state(found, client, "orders", at, segments=[])) == []
+    for alien in ([SEGMENTS], [-1], ["x"], [10**30]):
+        for then in (found.upto, at):
+            with pytest.raises(InvalidArgument, match="segment"):
+                list(archives.state(found, client, "orders", then, segments=alien))
 
 
 @pytest.mark.parametrize(

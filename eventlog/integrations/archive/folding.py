@@ -21,6 +21,7 @@ from eventlog.batch.texts import Texts
 from eventlog.client.reading.filtering import Parameters, Select, compiled_here, filter_of
 from eventlog.client.reading.frames import TIME
 from eventlog.client.reading.past import FINAL_WAIT_MS, id_at
+from eventlog.client.reading.wanted import segments_of
 from eventlog.client.values import CacheInfo
 from eventlog.errors import ArchiveRefused, InvalidArgument, NoState, NotFinal, TimedOut
 from eventlog.events import Kind
@@ -128,9 +129,11 @@ def state(
         ArchiveRefused: there is none, it is another cache's, or it does not have the log from its beginning on, so entries would lack.
         NotFinal: events may still come at or below the id.
         NoState: the cache keeps no entries.
-        InvalidArgument: there is no such column, or the archive begins behind the id.
+        InvalidArgument: there is no such column or segment, or the archive begins behind the id.
         ArchiveDamaged, EventsTrimmed, BadPredicate: as `event_batches`.
     """
+    if segments is not None and len(segments):
+        segments = segments_of(segments, of=client.segments_count)
     info = client.describe_cache(cache)
     if not info.state:
         raise NoState(cache=cache)

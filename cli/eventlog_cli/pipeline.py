@@ -7,11 +7,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from eventlog.errors import Unavailable
+from eventlog.errors import CacheNotFound, Unavailable
 from eventlog_cli.conventions import EndingInOrder, common_options, load_archives, load_pipelines, load_rollups, open_client, settings
 from eventlog_cli.lazy import SynonymGroup
 from eventlog_cli.mirror import tell_verification, verification_row
@@ -323,7 +324,12 @@ def rollup(source: str, *, path: str, into: str | None, master: str | None, conf
         client = stack.enter_context(open_client()) if into is not None or "/" not in source else None
         if (spark := stack.enter_context(_spark_at(master, conf))) is not None:
             options["run"] = load_pipelines().rolling(spark, source, servers=settings().addresses)
-        done = rollups.rollup(client, source, path, into=into, told=_tell_windows, **options)
+        try:
+            done = rollups.rollup(client, source, path, into=into, told=_tell_windows, **options)
+        except CacheNotFound:
+            if "/" not in source and Path(source).is_dir():
+                note(f"{source} is a folder here: an archive is named by a path with a /, as ./{source}")
+            raise
     _tell_rollup(path, into, done, took)
 
 

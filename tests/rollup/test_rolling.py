@@ -268,6 +268,15 @@ def test_of_two_at_once_one_is_told_and_nothing_is_there_twice(client: blocking.
     assert rows_of(tmp_path / "r") == expected(cache, done[-1].upto)
 
 
+def test_a_folder_that_is_named_like_a_cache_is_told_how_it_is_named(client: blocking.Client, node: NodeProcess, tmp_path: Path) -> None:
+    (tmp_path / "orders").mkdir()
+    for source, hints in (("orders", 1), ("nowhere", 0)):
+        words = ["pipeline", "rollup", source, "--window", "1h", "--to", "r", "--server", node.address]
+        done = subprocess.run([sys.executable, "-m", "eventlog_cli", *words], cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stderr.count("named by a path with a /, as ./orders")) == (1, hints)
+        assert done.stderr.splitlines()[-1].startswith(f"error: CACHE_NOT_FOUND: there is no cache '{source}'")
+
+
 def test_what_cannot_be_rolled_up_is_named_and_leaves_no_table(client: blocking.Client, cache: blocking.Cache, tmp_path: Path) -> None:
     write(cache, rounds=2)
     for differs, error, why in (

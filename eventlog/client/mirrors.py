@@ -172,8 +172,6 @@ class MirrorAdmin(Shown):
             SchemaRefused: the registry does not have the subject, or does not take what a subject of the topic would get.
             KafkaFailed, RegistryFailed: Kafka, or the registry, is away or is none.
         """
-        if hold == 0:
-            raise InvalidArgument(why="hold is 0: what retention took before it was in Kafka would never be there; give a size")
         mirror = pb.Mirror(cache=cache, kafka=kafka, no_tombstones=not tombstones)
         given: dict[str, Any] = {
             "name": name,
@@ -188,7 +186,7 @@ class MirrorAdmin(Shown):
             "schema_subject": schema_subject,
             "registry": registry,
             "interval_ms": interval_ms,
-            "hold_bytes": hold,
+            "hold_bytes": _checked_hold(hold),
             "on_too_large": on_too_large,
         }
         _set(mirror, given)
@@ -280,7 +278,7 @@ class MirrorAdmin(Shown):
             KafkaFailed: the topic of dead letters cannot be made.
         """
         request = pb.AlterMirror()
-        _set(request, {"interval_ms": interval_ms, "hold_bytes": hold, "on_too_large": on_too_large})
+        _set(request, {"interval_ms": interval_ms, "hold_bytes": _checked_hold(hold), "on_too_large": on_too_large})
         return await self._change(pb.ChangeMirror(name=mirror, alter=request))
 
     async def remove(self, mirror: str, *, delete_topics: bool = False) -> None:
@@ -340,6 +338,12 @@ def mirror_info(mirror: pb.Mirror) -> MirrorInfo:
         on_too_large=mirror.on_too_large,
         registry=mirror.registry,
     )
+
+
+def _checked_hold(hold: int | None) -> int | None:
+    if hold == 0:
+        raise InvalidArgument(why="hold is 0: what retention took before it was in Kafka would never be there; give a size")
+    return hold
 
 
 def _shard(one: pb.MirrorShard) -> ShardInfo:

@@ -68,6 +68,8 @@ def test_a_mirror_is_altered_where_it_is(client: blocking.Client, node: NodeProc
     assert f"eventlog mirror alter {name} --on-too-large dead-letter" in shard.why
     with pytest.raises(InvalidArgument, match="the interval is 0 ms"):
         client.mirrors.alter(name, interval_ms=0, on_too_large="dead-letter")
+    with pytest.raises(InvalidArgument, match="hold is 0"):
+        client.mirrors.alter(name, hold=0)
     assert client.mirrors.describe(name).on_too_large == "halt", "nothing is altered by half"
     node.command("mirror", "alter", name, "--on-too-large", "dead-letter", "--interval", "5ms", "--hold", "2MiB")
     found = client.mirrors.describe(name)

@@ -31,7 +31,6 @@ class ClusterAdminHandlersGround(Protocol):
     """What this module needs of the node."""
 
     number: int
-    segments: int
     clock: FlakeClock
     peers: Peers
     metadata: Metadata
@@ -173,14 +172,14 @@ async def digest_segments(node: ClusterAdminHandlersGround, exchange: Exchange) 
 async def compare_copies(node: ClusterAdminHandlersGround, exchange: Exchange) -> None:
     """Answer with checksums of the copies that in-sync replicas hold and can be reached; what cannot be compared is left out."""
     asked = exchange.message.compare_copies.segments
-    if asked and max(asked) >= node.segments:
-        raise InvalidArgument(why=f"segment {max(asked)} of {node.segments}")
+    segments = node.metadata.view.segments
+    if unknown := [segment for segment in asked if segment not in segments]:
+        raise InvalidArgument(why=f"segment {max(unknown)} of {len(segments)}")
     reached = {node.number, *node.peers.incarnations}
-    wanted = []
-    for segment in dict.fromkeys(asked):
-        found = node.metadata.view.segments.get(segment)
-        if found is not None:
-            wanted.append((segment, [replica.node for replica in found.record.in_sync if replica.node in reached]))
+    wanted = [
+        (segment, [replica.node for replica in segments[segment].record.in_sync if replica.node in reached])
+        for segment in dict.fromkeys(asked)
+    ]
     message = Message()
     message.digest_segments_answer.SetInParent()
     for comparison in await node.digests.compare_all([(segment, numbers) for segment, numbers in wanted if numbers]):

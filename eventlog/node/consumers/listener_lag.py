@@ -106,9 +106,15 @@ class ListenerLag:
             first_offsets=cache.trimmed_offsets[segments] + 1,
             trimmed_ids=cache.trimmed_ids[segments],
         )
-        await aside(count.first)
+        if request.upto or any(map(count.looks, request.ids[:1])):
+            await aside(count.first)
+        else:
+            count.first()
         for id_ in request.ids[1:]:
-            await aside(partial(count.add, id_))
+            if count.looks(id_):
+                await aside(partial(count.add, id_))
+            else:
+                count.add(id_)
         return Message(count_after_answer=count.answer)
 
 
@@ -126,6 +132,10 @@ class _Count:
     trimmed_ids: Ints
     answer: pb.CountAfterAnswer = field(default_factory=pb.CountAfterAnswer)
 
+    def looks(self, id_: int) -> bool:
+        """Return whether the store is read for an id. Most listeners have read everything, and there may be tens of thousands."""
+        return id_ < self.last_id or self.request.around
+
     def first(self) -> None:
         """Find the end and count above the first id, at once: the way to a thread takes as long as the look into the store."""
         if self.request.upto:
@@ -141,7 +151,7 @@ class _Count:
     def add(self, id_: int) -> Ints:
         """Add to the answer how many events are above an id, and what lies around it if asked. Returns how many of each segment."""
         behind = np.zeros(len(self.segments), np.int64)
-        if id_ < self.last_id or self.request.around:
+        if self.looks(id_):
             last = self._at_or_below(id_)
             behind = np.maximum(self.ends - np.maximum(last.offsets + 1, self.first_offsets), 0)
             if self.request.around:

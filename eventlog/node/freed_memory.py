@@ -39,16 +39,17 @@ class FreedMemory:
     async def give_back(self) -> None:
         """Do so if the process has grown since the last time; nothing on systems that cannot."""
         try:
-            grown = _resident_bytes() - self._resident_after
+            grown = resident_bytes() - self._resident_after
             trim = ctypes.CDLL(None).malloc_trim
         except (OSError, AttributeError):
             return
         if grown > FREED_BYTES_KEPT:
             await asyncio.to_thread(trim, 0)
-            self._resident_after = _resident_bytes()
+            self._resident_after = resident_bytes()
         else:
             self._resident_after += min(grown, 0)
 
 
-def _resident_bytes() -> int:
+def resident_bytes() -> int:
+    """Return what the process has in memory. Raises OSError on systems that do not say."""
     return int(_STATM.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")

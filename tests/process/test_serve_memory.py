@@ -47,9 +47,9 @@ async def main():
     blocks = [bytes([1]) * (64 << 10) for _ in range(int(sys.argv[1]) * 16)]
     kept = blocks[::32]  # so that no end of it is free
     del blocks
-    before = freed_memory._resident_bytes()
+    before = freed_memory.resident_bytes()
     await memory.give_back()
-    print(before - freed_memory._resident_bytes() >> 20)
+    print(before - freed_memory.resident_bytes() >> 20)
 asyncio.run(main())
 """
 

@@ -1,4 +1,4 @@
-"""The machine under the nodes of a simulation: its clocks and its chance, before anything of the product is imported.
+"""The machine under the nodes of a simulation: its clocks, its chance and its memory, before anything of the product is imported.
 
 Nothing that decides goes by these (`tests/frame/test_tree.py`), but what only paces and spreads work does, and would make two runs
 of one seed differ.
@@ -9,6 +9,7 @@ import random
 import time
 from collections.abc import Callable
 
+_RESIDENT_BYTES = 1 << 28
 _now_us: Callable[[], int] = lambda: 0  # noqa: E731 - until a world has begun
 
 
@@ -24,7 +25,10 @@ def install() -> None:
 
 
 def begin(seed: int, now_us: Callable[[], int]) -> None:
-    """Have time be a world's from now on, and chance its seed's."""
+    """Have time be a world's from now on, chance its seed's, and memory what it always is."""
     global _now_us  # noqa: PLW0603 - there is one machine a process
     _now_us = now_us
     random.seed(seed)
+    from eventlog.node import freed_memory
+
+    freed_memory.resident_bytes = lambda: _RESIDENT_BYTES  # else the order of jobs would hang on how large this process is

@@ -316,7 +316,7 @@ class NearTail:
         stream = connection.stream(
             Message(near_watch=watch), np.array(digests, "<u8").tobytes(), credit_bytes=self._options.read_ahead_bytes
         )
-        tasks = {asyncio.create_task(self._listen(stream)), asyncio.create_task(self._tell(connection, stream))}
+        tasks = [asyncio.create_task(self._listen(stream)), asyncio.create_task(self._tell(connection, stream))]
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -324,8 +324,9 @@ class NearTail:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-        for task in done:
-            task.result()
+        for task in tasks:  # of two that ended at once what ended the stream counts
+            if task in done:
+                task.result()
         raise Stopping  # a node ends a watch only when it goes away
 
     def _probe(self) -> int:

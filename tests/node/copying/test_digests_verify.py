@@ -23,10 +23,15 @@ def shown(node, **changes):
     node.metadata.view = dataclasses.replace(view, segments={**view.segments, 0: Versioned(record, view.segments[0].revision)})
 
 
-async def verifier_of_a_move(node):
-    """Return one that has found the copy of segment 0 away to differ, while the segment is to move there."""
+def show_a_move(node):
+    """Have the node see that segment 0 is to move, and a copy of it away."""
     own = node.view.segments[0].record.in_sync
     shown(node, owners=(node.number, 7, 8), in_sync=(*own, AWAY), target=(node.number, 7))
+
+
+async def verifier_of_a_move(node):
+    """Return one that has found the copy of segment 0 away to differ, while the segment is to move there."""
+    show_a_move(node)
     verifier = CopyVerifier(node)
     await verifier.turn()
     return verifier
@@ -59,7 +64,7 @@ class Compared:
 @pytest.mark.parametrize("why", ["", "another digest"])
 def test_what_was_found_as_controller_is_forgotten_by_who_is_it_no_more(tmp_path, why):
     async def act(node):
-        await verifier_of_a_move(node)
+        show_a_move(node)
         ground = Compared(node.view, why)
         verifier = CopyVerifier(ground)
         await verifier.turn()

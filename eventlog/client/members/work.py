@@ -105,12 +105,17 @@ def _always(_: Event) -> bool:
     return True
 
 
+def _no_position(id_: int) -> str:
+    raise InvalidArgument(why=f"event {id_} is a task: those are handed out in no order, so there is no place behind one")
+
+
 class WorkConsumer(JoinedMember):
     """A member of a work group, from entering it to leaving it. What it has and has not settled when it leaves goes to others."""
 
     def __init__(
         self, core: ClientCore, source: EventSource, options: MemberOptions, *, prefetch: int = PREFETCH_DEFAULT, earliest: bool = False
     ) -> None:
+        source = msgspec.structs.replace(source, position_at=_no_position)
         super().__init__(core, source, options)
         self._again = msgspec.structs.replace(source, may_repeat=_always)
         self._prefetch = prefetch

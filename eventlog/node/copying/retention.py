@@ -11,7 +11,7 @@ holds more than it leads: its index of the log is about all that it holds, and a
 
 import asyncio
 import logging
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -199,10 +199,10 @@ class Retention:
                 raise
             except EventLogError:
                 return list(caches)  # the one that it is about says so when it is asked about alone
-            told: dict[int, list[pb.RetentionStepsAnswer]] = {number: [] for number in ids}
+            told = defaultdict[int, list[pb.RetentionStepsAnswer]](list)
             for answer in answers:
                 for one in answer.retention_steps_answer.caches:
-                    told.setdefault(one.cache_id, []).append(one)
+                    told[one.cache_id].append(one)
             # a primary tells nothing of a cache that it does not know yet, or as a version that is asked about one at a time
             return [cache for cache in caches if len(told[cache.cache_id]) != len(answers) or self._is_due(cache, told[cache.cache_id])]
 

@@ -40,6 +40,8 @@ def test_members_share_the_work_and_each_key_is_with_one_at_a_time(tmp_path):
                 async with cache.consumer("workers", mode="work", prefetch=4) as consumer:
                     async for task in consumer:
                         assert task.key not in at_work
+                        with pytest.raises(InvalidArgument, match="in no order"):
+                            _ = task.event.position  # of all below it some may be left
                         at_work.add(task.key)
                         await asyncio.sleep(0.001)
                         at_work.discard(task.key)

@@ -338,7 +338,10 @@ class Link(asyncio.BufferedProtocol):
         self._charged = 0
         self.budget.close()
         self._wake_waiters()
-        self.on_lost(error, outgoing, incoming)
+        try:
+            self.on_lost(error, outgoing, incoming)
+        except Exception:  # whatever those who are told make of it, the socket is closed
+            log.exception("connection_end_failed peer=%s", self.peer)
 
 
 def _coalesce(buffers: Buffers) -> Buffers:

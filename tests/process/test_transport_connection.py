@@ -435,6 +435,23 @@ def test_a_stop_does_not_wait_longer_than_its_grace():
     run(main)
 
 
+@pytest.mark.parametrize("end", ["close", "abort"])
+def test_the_socket_is_closed_whatever_those_who_are_told_of_the_end_make_of_it(end, caplog):
+    async def main():
+        def fail(_connection):
+            raise ZeroDivisionError
+
+        async with serving() as (server, port):
+            connection = await connect("127.0.0.1", port)
+            connection.on_close = fail
+            getattr(connection, end)()
+            await connection.wait_closed()
+            await until(lambda: server.connections == [])
+
+    run(main)
+    assert [record.getMessage().split()[0] for record in caplog.records] == ["connection_end_failed"]
+
+
 def test_closing_a_client_sends_what_was_asked_before():
     async def main():
         answers = Answers()

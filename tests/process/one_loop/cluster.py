@@ -127,6 +127,7 @@ class Cluster:
         self._nobody.close()
         for running in self.nodes:
             if running.is_up:
+                running.is_up = False  # nobody reaches it any more, nor does it anybody
                 await running.server.stop(grace_ms=0)
                 await running.started.close(clean=not running.fatal)
         assert not any(running.fatal for running in self.nodes), [running.fatal for running in self.nodes]

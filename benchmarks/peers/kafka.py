@@ -100,7 +100,10 @@ def _ports(count: int) -> list[int]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Secured:
-    """Has brokers take SASL over TLS alone. `pem` has a key and its certificate, which clients trust; `user` may do everything."""
+    """Has brokers take SASL over TLS alone. `pem` has a key and its certificate, which clients trust.
+
+    `user` may do what no rule is about; the user and password `broker` may do everything.
+    """
 
     pem: Path
     user: str
@@ -111,6 +114,8 @@ class Secured:
         """What the brokers are told."""
         own = 'username="broker" password="broker" user_broker="broker"'
         return (
+            "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer\n"
+            "allow.everyone.if.no.acl.found=true\nsuper.users=User:broker;User:ANONYMOUS\n"
             "inter.broker.listener.name=CLIENTS\nsasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256,SCRAM-SHA-512\n"
             "sasl.mechanism.inter.broker.protocol=PLAIN\nssl.keystore.type=PEM\n"
             f"ssl.keystore.location={self.pem}\nssl.truststore.type=PEM\nssl.truststore.location={self.pem}\n"
@@ -148,13 +153,15 @@ class KafkaBrokers:
         quick: bool = False,
         secure: Secured | None = None,
         hosts: Sequence[BrokerHost] = (),
+        controllers: int | None = None,
     ) -> None:
+        """`controllers`: so many of them decide who leads what, by default all."""
         self._directory = directory
         self._secure = secure
         self._heap = heap
         self._quick = quick
         ports = _ports(2 * brokers)
-        self._clients, self._controllers = ports[:brokers], ports[brokers:]
+        self._clients, self._controllers = ports[:brokers], ports[brokers:][:controllers]
         self._hosts = list(hosts) or [BrokerHost()] * brokers
         self._processes: list[subprocess.Popen[bytes]] = []
         self.listening = [f"{host.address}:{port}" for host, port in zip(self._hosts, self._clients, strict=True)]
@@ -173,14 +180,15 @@ class KafkaBrokers:
         voters = ",".join(f"{number}@{self._hosts[number - 1].address}:{port}" for number, port in enumerate(self._controllers, 1))
         words = self._secure.format_words if self._secure else []
         copies, least = min(3, len(self._clients)), min(2, len(self._clients))
-        for number, (client, controller) in enumerate(zip(self._clients, self._controllers, strict=True), 1):
+        for number, client in enumerate(self._clients, 1):
             host = self._hosts[number - 1].address
+            controller = f",CONTROLLER://{host}:{self._controllers[number - 1]}" if number <= len(self._controllers) else ""
             place = self._directory / f"kafka-{number}"
             place.mkdir(parents=True, exist_ok=True)  # where it is a disk of its own
             properties = place / "server.properties"
             properties.write_text(
-                f"process.roles=broker,controller\nnode.id={number}\ncontroller.quorum.voters={voters}\n"
-                f"listeners=CLIENTS://{host}:{client},CONTROLLER://{host}:{controller}\n"
+                f"process.roles=broker{',controller' if controller else ''}\nnode.id={number}\ncontroller.quorum.voters={voters}\n"
+                f"listeners=CLIENTS://{host}:{client}{controller}\n"
                 f"advertised.listeners=CLIENTS://{self._reached[number - 1]}\ncontroller.listener.names=CONTROLLER\n"
                 f"listener.security.protocol.map=CLIENTS:{'SASL_SSL' if self._secure else 'PLAINTEXT'},CONTROLLER:PLAINTEXT\n"
                 f"{self._secure.properties if self._secure else 'inter.broker.listener.name=CLIENTS' + chr(10)}"

@@ -48,6 +48,10 @@ class Kafka(Protocol):
         """Return how many partitions each topic has; those that are not there are left out."""
         ...
 
+    async def check_writable(self, topics: Sequence[str]) -> None:
+        """Raise Trouble that says what keeps topics from taking records, where the brokers know of something."""
+        ...
+
     async def record_bytes_max(self, topic: str) -> int:
         """Return how large a batch of records may be that a topic takes."""
         ...

@@ -3,6 +3,7 @@
 Kafka's errors are told by their numbers (Kafka protocol, "Error Codes"); a connection that cannot be had has none.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
@@ -25,6 +26,9 @@ STANDING: Final[tuple[ShardState, ...]] = ("halted", "diverged", "trimmed", "end
 Next: TypeAlias = Literal["retry", "yield", "anew", "stop"]
 
 UNKNOWN_TOPIC: Final = 3
+NO_LEADER: Final = 5
+NO_COORDINATOR: Final = 15
+FEW_REPLICAS: Final = 19
 NOT_ALLOWED: Final = 29  # for a topic
 OTHER_TOPIC: Final = 103  # one of the same name that was made since
 _FENCED: Final = (22, 47, 90)
@@ -42,8 +46,10 @@ _HALTED: Final = (
     | dict.fromkeys((NOT_ALLOWED, 31, 53, 58, 65), _NO_RIGHT)
     | dict.fromkeys((32, 35, 42, 44, 87), _REFUSED)
 )
-_FEW_REPLICAS: Final = "topic {topic} has fewer in-sync replicas than its min.insync.replicas"
-_WAITED_FOR: Final = {UNKNOWN_TOPIC: "topic {topic} is not there", 19: _FEW_REPLICAS, 20: _FEW_REPLICAS}
+_NOT_TAKEN: Final = "Kafka takes no transaction: {text}"
+_WAITED_FOR: Final = {UNKNOWN_TOPIC: "topic {topic} is not there"} | dict.fromkeys(
+    (NO_LEADER, NO_COORDINATOR, FEW_REPLICAS, 20), _NOT_TAKEN
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +75,28 @@ def outcome_of(trouble: Trouble, *, topic: str) -> Reaction:
     if why:
         return Reaction(next="stop", state="halted", why=why)
     return Reaction(next="anew", state="waiting", why=_WAITED_FOR.get(code or 0, "Kafka is away: {text}").format(topic=topic, text=text))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicReplicas:
+    """What brokers know of the replicas of a topic. `least` is its min.insync.replicas, None where they do not say."""
+
+    topic: str
+    least: int | None
+    partitions: Sequence[tuple[int, int, int, int]]  # number, leader or below 0, replicas, those in sync
+
+
+def hindrance(topic: TopicReplicas) -> Trouble | None:
+    """Return why a topic does not take records that are to be acknowledged by all replicas in sync, None where nothing is known."""
+    for number, leader, replicas, in_sync in sorted(topic.partitions):
+        if leader < 0:
+            return Trouble(
+                NO_LEADER, f"no broker that runs can lead partition {number} of topic {topic.topic}, which has {replicas} replicas"
+            )
+        if topic.least is not None and in_sync < topic.least:
+            text = f"partition {number} of topic {topic.topic} has {in_sync} in-sync replicas of {replicas}"
+            return Trouble(FEW_REPLICAS, f"{text}, fewer than its min.insync.replicas of {topic.least}")
+    return None
 
 
 def give_way(why: str) -> Reaction:

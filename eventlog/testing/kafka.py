@@ -187,6 +187,12 @@ class FakeKafka:
         async with self._asked() as brokers:
             return {topic: len(brokers.topics[topic].partitions) for topic in topics if topic in brokers.topics}
 
+    async def check_writable(self, topics: Sequence[str]) -> None:
+        """Raise Trouble where a topic does not take records."""
+        async with self._asked() as brokers:
+            for topic in topics:
+                brokers.log(topic, 0)
+
     async def record_bytes_max(self, topic: str) -> int:
         """Return how large a batch may be."""
         async with self._asked() as brokers:

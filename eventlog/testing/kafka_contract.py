@@ -82,6 +82,16 @@ class KafkaContract(ABC):
 
         run(work())
 
+    def test_nothing_keeps_topics_from_taking_records_unless_one_is_not_there(self, topic: str) -> None:
+        async def work() -> None:
+            kafka = await self.made(topic)
+            async with kafka.writer(topic):
+                await kafka.check_writable([topic, f"{topic}.progress"])
+            with pytest.raises(Trouble, match=f"{topic}-not"):
+                await kafka.check_writable([topic, f"{topic}-not"])
+
+        run(work())
+
     def test_data_and_progress_are_committed_together(self, topic: str) -> None:
         async def work() -> None:
             kafka = await self.made(topic)

@@ -6,16 +6,17 @@ import uuid
 
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
-from aiokafka.errors import ProducerFenced
+from aiokafka.errors import InvalidProducerIdMapping, KafkaError, ProducerFenced
 from aiokafka.producer.message_accumulator import BatchBuilder
 from aiokafka.record.default_records import DefaultRecordBatch
 from confluent_kafka import Consumer
 from confluent_kafka import TopicPartition as ConfluentPartition
 
 from eventlog.integrations.kafka.batches import ReadyBatch, builders_of, takes_ready_batches
-from eventlog.integrations.kafka.broker import pass_over_forgotten
+from eventlog.integrations.kafka.broker import pass_over_forgotten, trouble_of
 from eventlog.kafka.envelope import batches_of
 from eventlog.kafka.shape import Shape
+from eventlog.mirror.outcomes import outcome_of
 from tests.kafka.brokers import READY_S, create_topic
 from tests.predicate.rows import events
 
@@ -154,6 +155,14 @@ def test_a_builder_that_is_asked_something_else_is_told_apart() -> None:
 
     assert not takes_ready_batches(Changed)
     assert not takes_ready_batches(Gone)
+
+
+def test_what_its_sender_did_not_expect_is_told_as_the_broker_told_it() -> None:
+    raised = KafkaError("Unexpected error during batch delivery")
+    raised.__cause__ = InvalidProducerIdMapping()
+    found = trouble_of(raised)
+    assert (found.code, outcome_of(found, topic="t").next, outcome_of(found, topic="t").state) == (49, "anew", "starting")
+    assert trouble_of(KafkaError("of its own")).code is None
 
 
 def test_what_aiokafka_forgets_is_not_printed_and_all_else_is(caplog: pytest.LogCaptureFixture) -> None:

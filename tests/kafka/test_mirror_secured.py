@@ -1,4 +1,4 @@
-"""A mirror into brokers that take nobody without a password, over TLS; and where that password is written."""
+"""A mirror into brokers that take nobody without a password, over TLS; where that password is written; and rights that are taken away."""
 
 import os
 import time
@@ -6,11 +6,21 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from confluent_kafka.admin import (
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+)
 
 from benchmarks.peers.kafka import KafkaBrokers, Secured
 from eventlog import blocking
 from eventlog.errors import EventLogError, KafkaFailed
 from tests.kafka.brokers import READY_S
+from tests.kafka.mirrors import wait
 from tests.process.nodes import NodeProcess
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(300)]
@@ -37,15 +47,21 @@ def until_ready(client: blocking.Client, cache: str) -> None:
             return
 
 
-@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
-def test_a_mirror_has_its_password_from_a_file_and_writes_it_nowhere(brokers: str, tmp_path: Path, mechanism: str) -> None:
-    password = tmp_path / "password"
-    password.write_text(f"{PASSWORD}\n")
-    config = tmp_path / "node.toml"
+def configured(folder: Path, brokers: str, mechanism: str, password: Path) -> Path:
+    """Return a node's file with a connection to brokers."""
+    config = folder / "node.toml"
     config.write_text(
         f'[kafka.main]\nbootstrap = "{brokers}"\nsecurity = "SASL_SSL"\nmechanism = "{mechanism}"\nuser = "{USER}"\n'
         f'password-file = "{password}"\nca-file = "{PEM}"\n'
     )
+    return config
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
+def test_a_mirror_has_its_password_from_a_file_and_writes_it_nowhere(brokers: str, tmp_path: Path, mechanism: str) -> None:
+    password = tmp_path / "password"
+    password.write_text(f"{PASSWORD}\n")
+    config = configured(tmp_path, brokers, mechanism, password)
     name = f"c-{mechanism.lower()}"
     with NodeProcess(tmp_path / "node", "--config", str(config), "--segments", "8") as node:
         with blocking.connect(node.address) as client:
@@ -73,3 +89,56 @@ def test_a_mirror_has_its_password_from_a_file_and_writes_it_nowhere(brokers: st
     written = [Path(folder) / file for folder, _, files in os.walk(tmp_path) for file in files]
     assert len(written) > 5
     assert [file for file in written if PASSWORD.encode() in file.read_bytes()] == [password]
+
+
+class Rights:
+    """What may be done with one thing, as long as the block lasts; nothing else may be."""
+
+    def __init__(self, brokers: str, kind: ResourceType, name: str, *may: AclOperation) -> None:
+        settings = {"bootstrap.servers": brokers, "security.protocol": "SASL_SSL", "ssl.ca.location": str(PEM)}
+        self._admin = AdminClient(settings | {"sasl.mechanism": "PLAIN", "sasl.username": "broker", "sasl.password": "broker"})
+        self._kind, self._name, self._may = kind, name, [(USER, operation) for operation in may] or [("other", AclOperation.READ)]
+
+    def __enter__(self) -> None:
+        what = (self._kind, self._name, ResourcePatternType.LITERAL)
+        rules = [AclBinding(*what, f"User:{user}", "*", operation, AclPermissionType.ALLOW) for user, operation in self._may]
+        for made in self._admin.create_acls(rules).values():
+            made.result()
+
+    def __exit__(self, *_: object) -> None:
+        every = (None, None, AclOperation.ANY, AclPermissionType.ANY)
+        (gone,) = self._admin.delete_acls([AclBindingFilter(self._kind, self._name, ResourcePatternType.LITERAL, *every)]).values()
+        assert gone.result()
+
+
+SEE = AclOperation.DESCRIBE, AclOperation.DESCRIBE_CONFIGS, AclOperation.READ
+LACKS: dict[str, tuple[ResourceType, str, tuple[AclOperation, ...]]] = {
+    "writing": (ResourceType.TOPIC, "eventlog.c", SEE),
+    "topic": (ResourceType.TOPIC, "eventlog.c", ()),
+    "progress": (ResourceType.TOPIC, "__eventlog.mirror", SEE),
+    "transactions": (ResourceType.TRANSACTIONAL_ID, "*", ()),
+    "transactions seen": (ResourceType.TRANSACTIONAL_ID, "*", SEE[:1]),
+}
+
+
+def test_a_right_that_is_taken_away_is_asked_for_and_given_back(brokers: str, tmp_path: Path) -> None:
+    password = tmp_path / "password"
+    password.write_text(PASSWORD)
+    config = configured(tmp_path, brokers, "PLAIN", password)
+    with NodeProcess(tmp_path / "node", "--config", str(config), "--segments", "8") as node, blocking.connect(node.address) as client:
+        cache = client.create_cache("c")
+        until_ready(client, "c")
+        client.mirrors.add("c", kafka="main", partitions=1)
+        for number, (kind, name, may) in enumerate(LACKS.values()):
+            cache.put("k", number)
+            wait(client, "c")
+            with Rights(brokers, kind, name, *may):
+                cache.put("k", -number)
+                (shard,) = client.mirrors.status("c", wait_ms=60_000).shards
+                assert (shard.state, shard.why.partition(" (")[0]) == ("halted", "Kafka does not allow it"), (name, may, shard)
+                print(shard.why)
+                assert shard.why.endswith("give the user the right, then eventlog mirror resume")
+                assert cache.put("k", number).kind == "MODIFIED"
+            client.mirrors.resume("c")
+        wait(client, "c")
+        assert client.mirrors.verify("c").is_alike

@@ -17,7 +17,7 @@ from eventlog.errors import (
     UnfitValue,
 )
 from eventlog.mirror.broker import Trouble
-from eventlog.mirror.outcomes import STANDING, outcome_of, outcome_of_error
+from eventlog.mirror.outcomes import STANDING, TopicReplicas, hindrance, outcome_of, outcome_of_error
 
 
 @pytest.mark.parametrize(
@@ -28,6 +28,8 @@ from eventlog.mirror.outcomes import STANDING, outcome_of, outcome_of_error
         (3, "anew", "waiting"),
         (19, "anew", "waiting"),
         (20, "anew", "waiting"),
+        (5, "anew", "waiting"),
+        (15, "anew", "waiting"),
         (22, "yield", "starting"),
         (47, "yield", "starting"),
         (90, "yield", "starting"),
@@ -73,3 +75,20 @@ def test_what_needs_a_person_says_what_to_do():
     assert "--accept-diverged" in outcome_of_error(PositionDiverged(segment=1, after=2, upto=3), mirror="orders").why
     assert "eventlog mirror resume orders" in outcome_of_error(SchemaRefused(subject="t-value", why="no"), mirror="orders").why
     assert "max.message.bytes" in outcome_of(Trouble(10, ""), topic="t").why
+
+
+@pytest.mark.parametrize(
+    ("least", "partitions", "said"),
+    [
+        (2, [(0, 1, 3, 2), (1, 2, 3, 3)], None),
+        (2, [(1, 1, 3, 1), (0, 2, 3, 2)], "partition 1 of topic t has 1 in-sync replicas of 3, fewer than its min.insync.replicas of 2"),
+        (None, [(0, 1, 3, 1)], None),
+        (1, [(0, 1, 1, 1), (1, -1, 2, 2)], "no broker that runs can lead partition 1 of topic t, which has 2 replicas"),
+        (2, [], None),
+    ],
+)
+def test_what_keeps_a_topic_from_taking_records(least, partitions, said):
+    found = hindrance(TopicReplicas(topic="t", least=least, partitions=partitions))
+    assert (None if found is None else str(found)) == said
+    if found is not None:
+        assert outcome_of(found, topic="t").why == f"Kafka takes no transaction: {said}"

@@ -7,21 +7,31 @@ knowing aiokafka. Each wait has an end: a broker that takes a connection and say
 import asyncio
 import logging
 import ssl
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
-from aiokafka.errors import AuthenticationFailedError, KafkaConnectionError, KafkaError, ProducerFenced, RecordTooLargeError, for_code
+from aiokafka.errors import (
+    AuthenticationFailedError,
+    IllegalOperation,
+    KafkaConnectionError,
+    KafkaError,
+    NodeNotReadyError,
+    ProducerFenced,
+    RecordTooLargeError,
+    RequestTimedOutError,
+    for_code,
+)
 
 from eventlog.errors import KafkaFailed
 from eventlog.integrations.kafka.batches import builders_of
 from eventlog.kafka.records import RecordBatch
 from eventlog.limits import MIRROR_BATCH_BYTES_MAX
 from eventlog.mirror.broker import RECORD_BYTES_MAX_DEFAULT, TopicRecord, Trouble
-from eventlog.mirror.outcomes import OTHER_TOPIC, UNKNOWN_TOPIC
+from eventlog.mirror.outcomes import NO_COORDINATOR, OTHER_TOPIC, UNKNOWN_TOPIC, TopicReplicas, hindrance
 from eventlog.node.outbound import KafkaConnection, Outbound, secret
 
 logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # whatever it meets is told, once and with what to do, by whoever asked it
@@ -30,13 +40,19 @@ PATIENT_S: Final = 30.0  # where nobody waits: for a predecessor's transaction t
 TRANSACTION_S: Final = 45.0  # below the timeout by which Kafka gives a transaction up itself
 _TRANSACTION_MS: Final = 60_000
 _AGAIN_S: Final = 0.1
+_NEXT_BROKER_MS: Final = 2_000  # one that stands still takes connections and says nothing
 _CLOSE_S: Final = 5.0
 _READ_MS: Final = 200
 _TOPIC_EXISTS: Final = 36
 _RECORD_BYTES_MAX: Final = "max.message.bytes"
+_IN_SYNC_MIN: Final = "min.insync.replicas"
+_TRANSACTIONS: Final = "__transaction_state"  # the brokers' own topic
 _CODES: Final = {ProducerFenced: 90, RecordTooLargeError: 10, AuthenticationFailedError: 58}
 """Numbers of what aiokafka says in words of its own."""
 RECORDS_MAX: Final = 1 << 30  # of one producer: its sequences turn negative behind 2^31 records of a partition, which Kafka refuses
+
+
+Answer = TypeVar("Answer")
 
 
 def trouble_of(error: BaseException) -> Trouble:
@@ -45,6 +61,8 @@ def trouble_of(error: BaseException) -> Trouble:
         return Trouble(None, "no answer in time")
     if isinstance(error, KafkaConnectionError):
         return Trouble(None, "no broker answers there: it is away, or wants to be spoken to in another way (security of [kafka.NAME])")
+    if type(error) is KafkaError and isinstance(error.__cause__, KafkaError):
+        error = error.__cause__  # aiokafka's sender says of what it does not expect only that there was something
     own = next((code for kind, code in _CODES.items() if isinstance(error, kind)), None)
     code = own or (getattr(error, "errno", None) if isinstance(error, KafkaError) else None)
     return Trouble(code if isinstance(code, int) and code > 0 else None, f"{type(error).__name__}: {error}"[:500])
@@ -116,8 +134,8 @@ class AioKafka:
             self._outbound.check(broker.host, broker.port)
 
     @asynccontextmanager
-    async def _admin(self) -> AsyncIterator[AIOKafkaAdminClient]:
-        admin = AIOKafkaAdminClient(**await self.options())
+    async def _admin(self, **settings: Any) -> AsyncIterator[AIOKafkaAdminClient]:
+        admin = AIOKafkaAdminClient(**await self.options() | settings)
         try:
             async with _told():
                 await admin.start()
@@ -137,11 +155,31 @@ class AioKafka:
             Trouble: Kafka is away, or does not say.
         """
         async with self._admin() as admin, _told():
-            found = await admin.describe_topics(list(topics))
+            found = await _answered(lambda: admin.describe_topics(list(topics)))
         for topic in found:
             if topic["error_code"] not in {0, UNKNOWN_TOPIC}:
                 raise trouble_of(for_code(topic["error_code"])(topic["topic"]))
         return {topic["topic"]: len(topic["partitions"]) for topic in found if not topic["error_code"]}
+
+    async def check_writable(self, topics: Sequence[str]) -> None:
+        """Raise Trouble that says what keeps topics, and the brokers' own one of transactions, from taking records."""
+        async with self._admin(request_timeout_ms=_NEXT_BROKER_MS) as admin, _told():
+            asked = [*topics, _TRANSACTIONS]
+            found = {one["topic"]: one for one in await _answered(lambda: admin.describe_topics(asked))}
+            for name in asked:
+                least = None
+                with suppress(Trouble):  # it is not there, or this user may not ask
+                    least = await _setting(admin, name, _IN_SYNC_MIN)
+                rows = found[name]["partitions"]
+                partitions = [(part["partition"], part["leader"], len(part["replicas"]), len(part["isr"])) for part in rows]
+                if (hindered := hindrance(TopicReplicas(topic=name, least=least, partitions=partitions))) is not None:
+                    raise hindered
+        for topic in topics:
+            if code := found[topic]["error_code"]:
+                raise Trouble(code, f"topic {topic}: {for_code(code).__name__}")
+        if found[_TRANSACTIONS]["error_code"] == UNKNOWN_TOPIC:
+            why = f"the brokers have no topic {_TRANSACTIONS}: are there fewer of them than its transaction.state.log.replication.factor?"
+            raise Trouble(NO_COORDINATOR, why)
 
     async def record_bytes_max(self, topic: str) -> int:
         """Return how large a batch of records may be that a topic takes.
@@ -149,13 +187,9 @@ class AioKafka:
         Raises:
             Trouble: Kafka is away, or does not say.
         """
-        asked = ConfigResource(ConfigResourceType.TOPIC, topic, configs={_RECORD_BYTES_MAX: None})
         async with self._admin() as admin, _told():
-            (answer,) = await admin.describe_configs([asked])
-        ((code, text, _kind, _name, entries),) = answer.resources
-        if code:
-            raise Trouble(code, f"topic {topic}: {text or for_code(code).__name__}")
-        return next((int(value) for name, value, *_ in entries if name == _RECORD_BYTES_MAX), RECORD_BYTES_MAX_DEFAULT)
+            found = await _setting(admin, topic, _RECORD_BYTES_MAX)
+        return RECORD_BYTES_MAX_DEFAULT if found is None else found
 
     async def is_new(self, topic: str, partitions: Sequence[int]) -> bool:
         """Return whether nothing was ever written into some partitions of a topic. Raises Trouble."""
@@ -275,6 +309,25 @@ class AioKafka:
                     await producer.stop()
 
 
+async def _answered(ask: Callable[[], Awaitable[Answer]]) -> Answer:
+    """Return what any broker answers: the client asks one by chance, which may be one that is away."""
+    while True:
+        try:
+            return await ask()
+        except (NodeNotReadyError, RequestTimedOutError):
+            await asyncio.sleep(_AGAIN_S)
+
+
+async def _setting(admin: AIOKafkaAdminClient, topic: str, name: str) -> int | None:
+    """Return a number that is set for a topic, None where the broker knows of none. Raises Trouble: it does not say."""
+    asked = ConfigResource(ConfigResourceType.TOPIC, topic, configs={name: None})
+    (answer,) = await _answered(lambda: admin.describe_configs([asked]))
+    ((code, text, _kind, _name, entries),) = answer.resources
+    if code:
+        raise Trouble(code, f"topic {topic}: {text or for_code(code).__name__}")
+    return next((int(value) for found, value, *_ in entries if found == name), None)
+
+
 class AioWriter:
     """Writes transactions, one after the other. After trouble it is of no use any more: what became of the last one is in the progress."""
 
@@ -304,6 +357,9 @@ class AioWriter:
                     with suppress(KafkaError, OSError, TimeoutError):
                         async with asyncio.timeout(_CLOSE_S):
                             await producer.abort_transaction()
+                    raise
+                except IllegalOperation:  # what was refused takes nothing more, and only its end says why
+                    await producer._txn_manager.wait_for_transaction_end()  # noqa: SLF001 -- a commit of it may fail for another reason
                     raise
                 await producer.commit_transaction()
         except (KafkaError, OSError, TimeoutError) as error:

@@ -7,8 +7,8 @@ the end of the progress topic is asked for behind that; then everything up to th
 import asyncio
 import logging
 import random
-from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
-from contextlib import AbstractAsyncContextManager, aclosing, closing, suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, asynccontextmanager, closing, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final, Protocol, TypeVar
@@ -46,6 +46,7 @@ from eventlog.wire.flow import ProcessBudget
 log = logging.getLogger("eventlog.mirror")
 _GIVE_WAY_S: Final = (5.0, 8.0)  # before a shard that was fenced looks whether it is still its own
 _PAUSE_S, _PAUSE_S_MAX = 1.0, 30.0
+_PATIENCE_S: Final = 5.0  # what takes longer, the brokers are asked about
 _ACKNOWLEDGED_S: Final = 1.0
 _LOOKS, _LOOK_AGAIN_S = 6, 1.0
 _SAVED_S: Final = 1.0
@@ -123,7 +124,9 @@ class Shard:
         self._open_kafka = open_kafka
         self._mirror = mirror
         self.report = report
-        self._set("starting", "")
+        self._wanted: tuple[ShardState, str] = "starting", ""
+        self._is_owed = False  # Kafka has not taken a transaction, and none since: this is what the shard shows
+        self._set(*self._wanted)
 
     def _set(self, state: ShardState, why: str) -> None:
         report = self.report
@@ -168,8 +171,10 @@ class Shard:
         await self._check_topics(kafka)
         room = Room(batch_bytes=MIRROR_BATCH_BYTES_MAX, topic_bytes=await self._record_bytes_max(kafka))
         own = segments_of(self.report.shard, mirror, segments=ground.segments)
-        async with kafka.writer(transactional_id(ground.cluster, mirror, self.report.shard)) as writer:
-            records = await kafka.records(mirror.progress_topic)
+        async with AsyncExitStack() as stack:
+            async with self._patient(kafka):
+                writer = await stack.enter_async_context(kafka.writer(transactional_id(ground.cluster, mirror, self.report.shard)))
+                records = await kafka.records(mirror.progress_topic)
             cluster, term = ground.cluster, self.report.term
             snapshot = progress.snapshot_of(records, mirror, self.report.shard, cluster=cluster, term=term)
             async with ground.source(mirror) as source:
@@ -178,7 +183,9 @@ class Shard:
                 first = signals.beginning(cluster=cluster, cache_id=mirror.cache_id, segments=ground.segments, of=own)
                 asked = progress.signal_of(records, mirror, self.report.shard, cluster=cluster, term=term)
                 incremental = Incremental(source, asked, begin=first)
-                copying = _Copying(self, writer, source, incremental, shape=shape, room=room, has_begun=has_begun, is_whole=is_whole)
+                copying = _Copying(
+                    self, (kafka, writer), source, incremental, shape=shape, room=room, has_begun=has_begun, is_whole=is_whole
+                )
                 with closing(copying):
                     done = await copying.snapshot(snapshot, own) if mirror.has_snapshot else None
                     begin = done.at if done is not None and isinstance(done.at, SegmentPositions) else None
@@ -230,7 +237,65 @@ class Shard:
                 )
                 raise Stopped(Reaction(next="stop", state="halted", why=why))
 
+    @asynccontextmanager
+    async def _patient(self, kafka: Kafka, *, is_owed: bool = False) -> AsyncIterator[None]:
+        """Ask the brokers what keeps them, where the block takes long, and show it; clients of Kafka repeat most refusals without a word.
+
+        Raises:
+            Trouble: that of the block, or what the brokers said where that one was only that nobody answered.
+        """
+        heard: list[Trouble] = []
+
+        async def ask() -> None:
+            while True:
+                await asyncio.sleep(_PATIENCE_S)
+                try:
+                    await kafka.check_writable(list(self._mirror.topics()))
+                except Trouble as trouble:
+                    heard.append(trouble)
+                    outcome = outcome_of(trouble, topic=self._mirror.topic)
+                    if outcome.state == "waiting":
+                        self._is_owed |= is_owed
+                        self._set(outcome.state, outcome.why)
+                except EventLogError:
+                    log.debug("mirror_asks_nobody mirror=%s", self._mirror.name, exc_info=True)  # what is done meanwhile will tell
+                else:
+                    heard.clear()
+
+        asking = asyncio.create_task(ask(), name="mirror asking")
+        try:
+            yield
+        except Trouble as trouble:
+            if trouble.code is None and heard:
+                raise heard[-1] from trouble
+            raise
+        finally:
+            asking.cancel()
+            await asyncio.gather(asking, return_exceptions=True)
+
     # ------------------------------------------------------------ what the copying tells
+
+    async def commit(self, kafka: Kafka, writing: Coroutine[Any, Any, None]) -> None:
+        """Wait for a transaction. What keeps Kafka from taking it is shown until one is taken. Raises Trouble."""
+        try:
+            async with self._patient(kafka, is_owed=True):
+                await writing
+        except Trouble as trouble:
+            self.report.aborts += 1
+            self._is_owed = outcome_of(trouble, topic=self._mirror.topic).state == "waiting"
+            raise
+        self.owes_nothing()
+
+    @property
+    def is_owed(self) -> bool:
+        """Whether Kafka has not taken a transaction, and none since."""
+        return self._is_owed
+
+    def owes_nothing(self) -> None:
+        """Note that Kafka has everything, or takes it again."""
+        if self._is_owed:
+            self._is_owed = False
+            self._set(*self._wanted)
 
     @property
     def mirror(self) -> Mirror:
@@ -268,7 +333,9 @@ class Shard:
         """Note that events can be copied, or entries are; of segments that stand `still` there are none at the moment."""
         self.report.still = still
         named = ", ".join(map(str, sorted(still)))
-        self._set(state, f"nobody leads segment {named}: what is in others goes on" if named else "")
+        self._wanted = state, f"nobody leads segment {named}: what is in others goes on" if named else ""
+        if not self._is_owed:
+            self._set(*self._wanted)
 
     def written(self, events: int, made: Parted) -> None:
         """Count a transaction."""
@@ -308,7 +375,7 @@ class _Copying:
     def __init__(
         self,
         shard: Shard,
-        writer: TransactionWriter,
+        kafka: tuple[Kafka, TransactionWriter],
         source: LogReading,
         incremental: Incremental,
         *,
@@ -318,7 +385,7 @@ class _Copying:
         is_whole: bool,
     ) -> None:
         self._shard = shard
-        self._writer = writer
+        self._kafka, self._writer = kafka
         self._source = source
         self._incremental = incremental
         self._shape = shape
@@ -381,6 +448,8 @@ class _Copying:
         try:
             self._shard.runs()
             self._shard.stands(int(at.ids.min()), self._source.token(at))
+            if self._shard.is_owed:
+                at = await self._idle(at)  # what became of the last transaction nobody knew: it may have been taken
             while not self._writer.is_worn:
                 is_asked = self._incremental.is_open and self._is_past_overlap(at)
                 if await self._wait(reading, self._incremental.pause_s() if is_asked else self._idle_s):
@@ -512,11 +581,7 @@ class _Copying:
     async def _commit(self, made: Parted, records: dict[bytes, bytes]) -> None:
         mirror = self._shard.mirror
         batches = {mirror.topic: made.batches, mirror.letters_topic: made.letters}
-        try:
-            await self._writer.write(batches, progress_topic=mirror.progress_topic, progress=records)
-        except Trouble:
-            self._shard.report.aborts += 1
-            raise
+        await self._shard.commit(self._kafka, self._writer.write(batches, progress_topic=mirror.progress_topic, progress=records))
 
     @staticmethod
     async def _apart(events: int, work: Callable[[], Made]) -> Made:
@@ -557,7 +622,10 @@ class _Copying:
     async def _idle(self, at: SegmentPositions) -> SegmentPositions:
         """Learn that there was nothing for a while: who holds retention back must not stand where nothing comes any more."""
         found = await self._source.end(at)
-        return at if found.events or self._has_some.is_set() else await self._stand(at, [found])
+        if found.events or self._has_some.is_set():
+            return at
+        self._shard.owes_nothing()
+        return await self._stand(at, [found])
 
     async def _stand(self, at: SegmentPositions, answers: Sequence[SegmentsAnswer]) -> SegmentPositions:
         is_filtered = bool(self._shard.mirror.filter)

@@ -3,6 +3,7 @@
 import os
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,21 @@ def test_files_of_a_day_are_merged_up_to_a_size_and_new_ones_are_left() -> None:
     assert merges == [[0, 1, 2], [3, 4, 5], [8, 9]]
     assert [len(some) for some in merges_of(files, target_bytes=30, upto=25)] == [3]
     assert not list(merges_of(files, target_bytes=5, upto=1_000))
+
+
+def test_merges_of_rounds_with_several_files_do_not_chain_a_day_together() -> None:
+    rounds = [
+        [replace(file(number), path=f"day=2026-11-20/{number}-{task}", low=number * 10 + task) for task in range(5)] for number in range(9)
+    ]
+    files = [one for of_round in rounds for one in of_round]
+    inside = list(merges_of(files, target_bytes=30, upto=1_000))
+    assert [len(some) for some in inside] == [3, 2] * 9, "a round is larger than a file is to be: it is merged by itself"
+    assert all(some[0].low // 10 == some[-1].low // 10 for some in inside)
+    whole = list(merges_of(files, target_bytes=130, upto=1_000))
+    assert [len(some) for some in whole] == [10, 10, 10, 10, 5], "rounds are merged as a whole"
+    assert [some[0].low for some in whole] == [0, 20, 40, 60, 80]
+    newer = list(merges_of(files, target_bytes=130, upto=35))
+    assert [some[-1].low // 10 for some in newer] == [1, 3], "a round with newer events has none of another beside it"
 
 
 def ids_of(path: Path) -> list[int]:

@@ -14,6 +14,7 @@ from eventlog.errors import ArchiveDamaged
 from eventlog.ids import id_before
 from eventlog.integrations.archive.files import read_part, write_parts
 from eventlog.integrations.archive.place import place_of
+from eventlog.integrations.archive.reading import overlapping
 from eventlog.integrations.archive.table import ArchiveTable, File
 from eventlog.limits import MIB
 
@@ -34,19 +35,39 @@ class Merged:
 
 
 def merges_of(files: Sequence[File], *, target_bytes: int, upto: int) -> Iterator[list[File]]:
-    """Yield files of a day that together make about `target_bytes`, in the order of ids; two at least. Files with ids above `upto` stay."""
+    """Yield files of a day that together make about `target_bytes`, in the order of ids; two at least. Files with ids above `upto` stay.
+
+    Files whose ids overlap, as those of one round do, are merged with others as a whole or among themselves alone. Else merges would
+    overlap one after the other, and who reads in the order of ids would have a day in memory.
+    """
     for _, of_day in groupby(sorted(files, key=lambda file: (file.day, file.low)), key=lambda file: file.day):
-        some: list[File] = []
-        for file in of_day:
-            if file.high > upto or file.nbytes >= target_bytes:
+        whole: list[list[File]] = []
+        for stretch in overlapping(list(of_day)):
+            small = [file for file in stretch if file.high <= upto and file.nbytes < target_bytes]
+            if len(small) == len(stretch) and _nbytes(small) <= target_bytes:
+                whole.append(small)
                 continue
-            if sum(one.nbytes for one in some) + file.nbytes > target_bytes:
-                if len(some) > 1:
-                    yield some
-                some = []
-            some.append(file)
-        if len(some) > 1:
-            yield some
+            yield from _together(whole, target_bytes)
+            yield from _together([[file] for file in small], target_bytes)
+            whole = []
+        yield from _together(whole, target_bytes)
+
+
+def _together(units: Sequence[list[File]], target_bytes: int) -> Iterator[list[File]]:
+    """Yield the files of units that follow each other and make at most `target_bytes`; two files at least."""
+    some: list[File] = []
+    for unit in units:
+        if some and _nbytes(some) + _nbytes(unit) > target_bytes:
+            if len(some) > 1:
+                yield some
+            some = []
+        some = some + unit
+    if len(some) > 1:
+        yield some
+
+
+def _nbytes(files: Sequence[File]) -> int:
+    return sum(file.nbytes for file in files)
 
 
 def compact(
@@ -79,7 +100,7 @@ def compact(
         )
         table.replace(some, parts)
         events, before, after = events + len(whole), before + len(some), after + len(parts)
-        bytes_before += sum(file.nbytes for file in some)
+        bytes_before += _nbytes(some)
         bytes_after += sum(part.nbytes for part in parts)
     vacuumed = 0 if vacuum_hours is None else len(table.vacuum(vacuum_hours))
     return Merged(

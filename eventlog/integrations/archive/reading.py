@@ -138,7 +138,7 @@ class Archive:
 
     def _history(self, bounds: RowBounds, names: list[str], batch_rows: int) -> Iterator[pa.RecordBatch]:
         read = self._schema_of(names, bounds)
-        for group in _groups(self.pieces(bounds), bounds.after, bounds.upto):
+        for group in overlapping(self.pieces(bounds), bounds.after, bounds.upto):
             table = _only(self._read(group, read, bounds), bounds)
             order = np.argsort(table.column("id").to_numpy(), kind="stable")
             for start in range(0, len(order), batch_rows):
@@ -159,7 +159,7 @@ class Archive:
         0 is any number.
         """
         events = 0
-        for group in _groups(self._table.files(), after, upto):
+        for group in overlapping(self._table.files(), after, upto):
             rows, is_whole = sum(file.rows for file in group), group[0].low > after and all(file.high <= upto for file in group)
             if is_whole and (not max_events or events + rows < max_events):
                 events += rows
@@ -269,8 +269,8 @@ def _spans(files: Sequence[File], rounds: Sequence[Round], after: int) -> Iterat
         yield span
 
 
-def _groups(files: Sequence[File], low: int, high: int) -> Iterator[list[File]]:
-    """Yield files whose ids overlap together, in the order of ids; files have their lowest ids in order."""
+def overlapping(files: Sequence[File], low: int = -1, high: int = ID_MAX) -> Iterator[list[File]]:
+    """Yield files with ids in `(low, high]`, those whose ids overlap together, in the order of ids; they come by their lowest ids."""
     group: list[File] = []
     top = -1
     for file in files:

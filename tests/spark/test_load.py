@@ -166,6 +166,16 @@ def test_lines_and_columns_become_the_same_writes() -> None:
     assert [(row["key"], row["removes"]) for row in columns] == [("1", True), ("2", False), ("3", False)]
 
 
+def test_an_operation_of_a_line_is_a_word_as_it_is_of_a_column_and_numbers_keep_their_digits() -> None:
+    shape = LoadShape(key="k", operation="op", removals=("true", "7"))
+    words = ("true", "false", "7", '"true"', "null", '"x"')
+    digits = '{"total":12345678901234567.891,"deep":[1.10,123456789012345678901234567890],"k":1}'
+    found = shape.of_lines([f'{{"op":{word},{digits[1:]}' for word in words]).to_pylist()
+    assert [(row["removes"], row["value"]) for row in found] == [(removes, digits) for removes in (True, False, True, True, False, False)]
+    column = pa.RecordBatch.from_pylist([{"k": 1, "op": True}, {"k": 2, "op": False}])
+    assert shape.of_columns(column).column("removes").to_pylist() == [True, False]
+
+
 def test_the_command_loads_and_says_so(node: NodeProcess, client: blocking.Client, tmp_path: Path) -> None:
     cache, rows = client.create_cache("by-command"), rows_of(90)
     path = str(write(tmp_path / "a.jsonl", rows))

@@ -176,15 +176,16 @@ class LoadShape:
 
     def _of_line(self, line: str) -> tuple[str, str, bool]:
         try:
-            row: dict[str, Any] = msgspec.json.decode(line, type=dict[str, Any])
+            row: dict[str, msgspec.Raw] = msgspec.json.decode(line, type=dict[str, msgspec.Raw])
+            key = msgspec.json.decode(row[self.key]) if self.key in row else None
         except msgspec.MsgspecError as error:
             raise InvalidArgument(why=f"a line is no object of JSON: {error}: {line[:_LINE_SHOWN]}") from error
-        key = row.get(self.key)
         if isinstance(key, bool) or not isinstance(key, str | int):
             raise InvalidArgument(why=f"the field {self.key!r} is no text and no whole number: {line[:_LINE_SHOWN]}")
         if not self.operation:
             return str(key), line.rstrip(), False
         if self.operation not in row:
             raise InvalidArgument(why=f"there is no field {self.operation!r}: {line[:_LINE_SHOWN]}")
-        removes = str(row.pop(self.operation)) in self.removals
-        return str(key), msgspec.json.encode(row).decode(), removes
+        word = bytes(row.pop(self.operation))  # the fields left keep their bytes: numbers read and written again would be rounded
+        text = msgspec.json.decode(word, type=str) if word.startswith(b'"') else word.decode()
+        return str(key), msgspec.json.encode(row).decode(), text in self.removals

@@ -81,12 +81,16 @@ def test_what_cannot_be_written_is_named_and_nothing_of_it_is_seen(spark: Any, n
     cache = client.create_cache("bad")
     good = spark.range(100).selectExpr("concat('k', id) AS key", "'1' AS value")
     assert "not JSON" in refusal(good.selectExpr("key", "IF(key = 'k77', '{', '1') AS value"), node, "bad")
-    assert "has nulls" in refusal(good.selectExpr("IF(key = 'k77', NULL, key) AS key", "value"), node, "bad")
-    assert "neither text nor binary" in refusal(spark.range(3).selectExpr("id AS key", "'1' AS value"), node, "bad")
+    assert "null in row 77" in refusal(good.coalesce(1).selectExpr("IF(key = 'k77', NULL, key) AS key", "value"), node, "bad")
+    assert "keys are text or binary" in refusal(spark.range(3).selectExpr("id AS key", "'1' AS value"), node, "bad")
     assert "there is no column 'key'" in refusal(good.selectExpr("value"), node, "bad")
     assert "beside 'value' there are x" in refusal(good.selectExpr("key", "value", "1 AS x"), node, "bad")
     assert "did you mean txnId" in refusal(good, node, "bad", txnid2="x")
     assert "is not written over" in refusal(good, node, "bad", mode="overwrite")
+    for made in ("array(parse_json('1'))", "named_struct('a', INTERVAL '1-2' YEAR TO MONTH)"):
+        assert "of which no JSON is made" in refusal(good.selectExpr("key", f"{made} AS x"), node, "bad")
+    assert "give one of booleans" in refusal(good.selectExpr("key", "value", "'true' AS gone"), node, "bad", removeColumn="gone")
+    assert "is not written over" in refusal(good, node, "bad", truncate="true")
     assert "there is no cache 'nowhere'" in refusal(good, node, "nowhere")
     assert "key has 5000 bytes" in refusal(spark.sql("SELECT repeat('k', 5000) AS key, '1' AS value"), node, "bad")
     assert cache.size() == 0

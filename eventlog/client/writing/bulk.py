@@ -48,8 +48,10 @@ def arrow_columns(batch: Any, form: CacheFormat, *, key: str, value: str) -> Col
     batch = arrow.table_of(batch)
     key_column, value_column = _one_column(batch, key), _one_column(batch, value)
     keys = arrow.column_bytes(key_column)
-    if keys is None or None in keys:
-        raise InvalidArgument(why=f"column {key!r} has nulls, or is neither text nor binary: keys cannot be made of it")
+    if keys is None:
+        raise InvalidArgument(why=f"column {key!r} is {key_column.type}: keys are text or binary")
+    if None in keys:
+        raise InvalidArgument(why=f"column {key!r} is null in row {keys.index(None)}: each row needs a key")
     if form.is_text and not arrow.is_text(key_column.type):
         _check_text(keys, key)
     found = arrow.column_bytes(value_column)

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from eventlog import blocking
 from eventlog.errors import InvalidArgument
-from eventlog.integrations.spark.options import sink_options
+from eventlog.integrations.spark.options import NOT_WRITTEN_OVER, sink_options
 
 KEY: Final = "key"
 VALUE: Final = "value"
@@ -75,9 +75,7 @@ def layout_of(options: Mapping[str, str], names: Sequence[str], *, overwrite: bo
     """
     asked = sink_options(options)
     if overwrite:
-        raise InvalidArgument(
-            why='a cache is not written over: clear it first, with client.cache(NAME).clear(), and write with mode "append"'
-        )
+        raise InvalidArgument(why=NOT_WRITTEN_OVER)
     if KEY not in names:
         raise InvalidArgument(why=f"there is no column {KEY!r} among {', '.join(names)}")
     removes = asked.remove_column

@@ -189,6 +189,8 @@ def read_options(given: Mapping[str, str]) -> SourceOptions:
 
 def sink_options(given: Mapping[str, str]) -> SinkOptions:
     """Return what Spark passes on as options of a sink. Raises as `read_options`."""
+    if "truncate" in {name.lower() for name in given}:
+        raise InvalidArgument(why=NOT_WRITTEN_OVER)
     found = _read(given, _SINK_NAMES, shown=_SINK_SHOWN)
     _check_place(found)
     if found.get("mode") == "insert" and found.get("remove_column"):
@@ -270,6 +272,7 @@ def _client_option(name: str, text: str) -> dict[str, Any]:
     return {name: _number(text, option=f"client.{name}", high=1 << 31) if kind is int else text}
 
 
+NOT_WRITTEN_OVER: Final = 'a cache is not written over: clear it first, with client.cache(NAME).clear(), and write with mode "append"'
 _KINDS: Final = {one.name: one.type for one in (*fields(SourceOptions), *fields(SinkOptions))}
 _HIGHS: Final = {
     "keep_ms": STAGE_KEEP_MS_MAX,

@@ -6,12 +6,13 @@ continued as it was decided first. So nothing here has to be the same when it is
 
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.types import ArrayType, BooleanType, DataType, MapType, StructType
 
 from eventlog import blocking
 from eventlog.errors import InvalidArgument
@@ -23,8 +24,14 @@ from eventlog.limits import BATCH_EVENTS_MAX, GROUP_BYTES_MAX
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["BatchWriter", "StreamWriter", "layout_of"]
 _ROWS_MAX: Final = BATCH_EVENTS_MAX // 2
+_NO_JSON: Final = {
+    "variant": "use to_json",
+    "yearmonthinterval": "cast it to STRING",
+    "interval": "cast it to STRING",
+    "geometry": "use st_asbinary",
+    "geography": "use st_asbinary",
+}
 _CHECK_MS: Final = 600_000  # looking up every key comes before a batch is decided, and is begun anew by who asks again
 
 
@@ -69,6 +76,32 @@ def lay_ready(options: SinkOptions, layout: Layout, rows: "Iterator[pa.RecordBat
         layout.put(stage, batches)
         throttle.wait(stage.events)
     return stage
+
+
+def frame_layout(options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> Layout:
+    """Return how a frame's columns are written. Raises InvalidArgument as `layout_of`, and for a column of a type that does not do."""
+    found = layout_of(options, schema.names, overwrite=overwrite)
+    if found.removes and not isinstance(marks := schema[found.removes].dataType, BooleanType):
+        raise InvalidArgument(why=f"removeColumn is {found.removes!r}, which has the type {marks.simpleString()}: give one of booleans")
+    for name in found.fields:
+        for kind in _leaves(schema[name].dataType):
+            if why := _NO_JSON.get(kind.typeName()):
+                raise InvalidArgument(why=f"column {name!r} has the type {kind.simpleString()}, of which no JSON is made: {why}")
+    return found
+
+
+def _leaves(kind: DataType) -> Iterator[DataType]:
+    """Yield the types that a type is made of."""
+    if isinstance(kind, StructType):
+        for field in kind.fields:
+            yield from _leaves(field.dataType)
+    elif isinstance(kind, ArrayType):
+        yield from _leaves(kind.elementType)
+    elif isinstance(kind, MapType):
+        yield from _leaves(kind.keyType)
+        yield from _leaves(kind.valueType)
+    else:
+        yield kind
 
 
 class BatchWriter(_Writer, DataSourceArrowWriter):

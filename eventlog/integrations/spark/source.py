@@ -51,7 +51,7 @@ from eventlog.integrations.spark.offsets import Losses, Reported, Scope, id_of, 
 from eventlog.integrations.spark.options import SourceOptions, Start, read_options, sink_options
 from eventlog.integrations.spark.pushing import CacheFacts, ColumnComparison, Operator, Pushed, push
 from eventlog.integrations.spark.session import client_of
-from eventlog.integrations.spark.sink import BatchWriter, StreamWriter, layout_of
+from eventlog.integrations.spark.sink import BatchWriter, StreamWriter, frame_layout
 from eventlog.integrations.spark.values import (
     INFER,
     INFER_EVENTS,
@@ -139,11 +139,11 @@ class EventLogSource(DataSource):
 
     def writer(self, schema: "StructType", overwrite: bool) -> "BatchWriter":  # noqa: FBT001 -- Spark's
         """Return what writes a batch whose columns are `schema`."""
-        return BatchWriter(sink_options(self.options), layout_of(self.options, schema.names, overwrite=overwrite))
+        return BatchWriter(sink_options(self.options), frame_layout(self.options, schema, overwrite=overwrite))
 
     def streamWriter(self, schema: "StructType", overwrite: bool) -> "StreamWriter":  # noqa: N802, FBT001 -- Spark's
         """Return what writes a stream whose columns are `schema`."""
-        return StreamWriter(sink_options(self.options), layout_of(self.options, schema.names, overwrite=overwrite))
+        return StreamWriter(sink_options(self.options), frame_layout(self.options, schema, overwrite=overwrite))
 
 
 def _columns_of(options: SourceOptions) -> ArchiveColumns:

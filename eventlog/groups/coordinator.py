@@ -344,8 +344,11 @@ class Sessions:
         for id_ in [id_ for id_ in self._sessions if id_ not in wanted]:
             del self._sessions[id_]
         for id_, member in wanted.items():
-            if id_ not in self._sessions:
+            session = self._sessions.get(id_)
+            if session is None:
                 self._begin(member, now_ms)
+            elif session.timeout_ms != member.timeout_ms:  # it joined anew under its name, and said another one
+                session.timeout_ms, session.ends_ms = member.timeout_ms, now_ms + member.timeout_ms
 
     def heard(self, member: str, via: Via | None, now_ms: int) -> None:
         """Note that a member has spoken; the session of one that joins begins with the next `follow`.

@@ -50,6 +50,16 @@ def test_a_static_member_may_restart_in_peace():
     assert found.ended(4_999) == []
 
 
+def test_a_member_that_joins_anew_has_the_timeout_that_it_says_then():
+    found = sessions(Member(id="a", timeout_ms=1_000), Member(id="b", timeout_ms=1_000))
+    for member in "ab":
+        found.heard(member, NO_CONNECTION, 500)
+    found.follow([Member(id="a", timeout_ms=60_000), Member(id="b", timeout_ms=1_000)], 600)
+    assert found.ended(1_500) == ["b"]
+    found.heard("a", NO_CONNECTION, 2_000)
+    assert found.left_ms("a", 2_000) == 60_000
+
+
 def test_a_new_coordinator_starts_all_timers_anew():
     assert Sessions([Member(id="a", timeout_ms=5_000)], 100_000).ended(104_999) == []
 

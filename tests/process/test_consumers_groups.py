@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import eventlog.blocking
-from eventlog.errors import EventsTrimmed, InvalidArgument
+from eventlog.errors import ClientClosed, EventsTrimmed, InvalidArgument
 from eventlog.groups.record import GROUPS_CACHE
 from tests.process.group_checks import gaps, read_twice
 from tests.process.group_member import CACHE, SESSION_MS, GroupMember
@@ -101,6 +101,11 @@ def test_blocking_callers_consume_too(tmp_path: Path) -> None:
             found += [event.value for event in islice(consumer, 40)]
         assert sorted(found) == list(range(100))
         assert [group.group for group in client.groups.list()] == ["g"]
+        with cache.consumer("left") as consumer:
+            events = iter(consumer)
+            next(events)
+        with pytest.raises(ClientClosed):
+            next(events)  # the rest of what it had fetched is the next member's
         with cache.consumer("w", mode="work") as workers:
             for task in islice(workers, 100):
                 assert task.deliveries == 1

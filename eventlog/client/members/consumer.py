@@ -125,7 +125,7 @@ class Consumer(JoinedMember):
         async for fetched, events in self.event_lists():
             for event in events:
                 self._member.check_time()
-                if fetched.is_stale or self._error is not None:
+                if self._error is not None or not self.may_hand(fetched):
                     break
                 self._progress.hand_event(event)
                 yield event
@@ -143,8 +143,8 @@ class Consumer(JoinedMember):
                 self._progress.pass_over(fetched.after)
 
     def may_hand(self, fetched: LaneAnswer) -> bool:
-        """Return whether events of an answer may be handed out still. Any thread may ask."""
-        return not (fetched.is_stale or self._member.is_late)
+        """Return whether events of an answer may be handed out still: once it leaves they are others'. Any thread may ask."""
+        return not (fetched.is_stale or self._member.is_late or self._is_closed)
 
     def hand(self, event: Event) -> None:
         """Note that an event is handed to the application; the one before it is done."""

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from eventlog.client.members.lanes import LaneAnswer
-from eventlog.errors import EventLogError
+from eventlog.errors import ClientClosed, EventLogError
 from eventlog.groups.record import Place, encode_places, encode_set
 from eventlog.read import token
 from eventlog.read.position import OFFSET_UNKNOWN, Position, SegmentPositions
@@ -130,6 +130,22 @@ def test_who_stood_still_past_its_session_hands_out_nothing_more() -> None:
                 with pytest.raises(TimeoutError):
                     await asyncio.wait_for(anext(events), 0.1)
                 assert (consumer.generation, consumer.assignment) == (0, frozenset())
+
+    run(main())
+
+
+def test_who_has_left_hands_out_nothing_of_what_it_had_fetched() -> None:
+    async def main() -> None:
+        node = Coordinating()
+        async with client_of(node) as client:
+            cache = await client.create_cache("c")
+            await cache.put_many([(f"k{key}", key) for key in range(KEYS)])
+            node.say(1, dict.fromkeys(range(node.segments), BEGINNING))
+            async with await cache.new_consumer("g") as consumer:
+                events = consumer.events()
+                await anext(events)
+            with pytest.raises(ClientClosed):
+                await anext(events)
 
     run(main())
 

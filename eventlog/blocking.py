@@ -22,7 +22,7 @@ from eventlog.client.client import connect as connect_async
 from eventlog.client.cluster import ClusterAdmin as AsyncClusterAdmin
 from eventlog.client.groups import GroupAdmin as AsyncGroupAdmin
 from eventlog.client.listeners import ListenerAdmin as AsyncListenerAdmin
-from eventlog.client.loop_thread import Flat, LoopThread, Pulled, in_lists
+from eventlog.client.loop_thread import Flat, LoopThread, Pulled, Steps, in_lists
 from eventlog.client.members.consumer import Consumer as AsyncConsumer
 from eventlog.client.members.consuming import ConsumerOptions, WorkOptions
 from eventlog.client.members.work import Task as AsyncTask
@@ -382,6 +382,10 @@ async def _result_of(future: "asyncio.Future[T]") -> T:
 class Consumer(_Facade[AsyncConsumer]):
     """A member of a consumer group, as `eventlog.client.members.consumer.Consumer`; from entering it to leaving it."""
 
+    def __init__(self, thread: LoopThread, wrapped: AsyncConsumer) -> None:
+        super().__init__(thread, wrapped)
+        self._steps: Steps[EventBatch] = Steps(thread)
+
     def __enter__(self) -> Self:
         self._thread.run(self._async.open())
         return self
@@ -414,7 +418,7 @@ class Consumer(_Facade[AsyncConsumer]):
     def batches(self, max_events: int = 0, *, until_id: int | None = None) -> Iterator[EventBatch]:
         """Yield events as columns, up to `until_id`, inclusive, if given; a batch is done when the next one is asked for."""
         batches = self._async.batches(max_events, until_id=until_id)
-        while (batch := self._thread.run(_next_of(batches))) is not None:
+        while (batch := self._steps.next_of(batches)) is not None:
             yield batch
 
     commit = _call(AsyncConsumer.commit)
@@ -465,6 +469,10 @@ class Task(_Facade[AsyncTask]):
 class WorkConsumer(_Facade[AsyncWorkConsumer]):
     """A member of a work group, as `eventlog.client.members.work.WorkConsumer`; from entering it to leaving it."""
 
+    def __init__(self, thread: LoopThread, wrapped: AsyncWorkConsumer) -> None:
+        super().__init__(thread, wrapped)
+        self._steps: Steps[AsyncTask] = Steps(thread)
+
     member_id: str = _same("member_id")
     in_hand: frozenset[int] = _same("in_hand")
 
@@ -478,7 +486,7 @@ class WorkConsumer(_Facade[AsyncWorkConsumer]):
 
     def __iter__(self) -> Iterator[Task]:
         tasks = self._async.tasks()
-        while (task := self._thread.run(_next_of(tasks))) is not None:
+        while (task := self._steps.next_of(tasks)) is not None:
             yield Task(self._thread, task)
 
 

@@ -4,9 +4,11 @@ import asyncio
 import os
 import threading
 import warnings
+from collections import deque
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
 from concurrent.futures import CancelledError, Future
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any, Final, Generic, Self, TypeVar
 
 from eventlog.client.values import Shown
@@ -127,6 +129,40 @@ async def _wind_up() -> None:
     await loop.shutdown_default_executor()
 
 
+class Steps(Generic[T]):
+    """Items of one asynchronous generator after the other, for any number of threads: each item goes to one of them.
+
+    A generator has an item handed out when it yields it. So one that comes of a step whose caller was interrupted is kept, for whoever
+    asks next: nobody else would be given it.
+    """
+
+    def __init__(self, thread: LoopThread) -> None:
+        self._thread = thread
+        self._come: deque[T] = deque()
+        self._is_interrupted = False
+
+    def next_of(self, items: AsyncGenerator[T, None]) -> T | None:
+        """Return the next item, None after the last."""
+        try:
+            if self._is_interrupted:
+                self._thread.run(asyncio.sleep(0))  # by then the step that was interrupted has its item, or never will
+                self._is_interrupted = False
+            while not self._come:
+                if not self._thread.run(self._step(items)) and not self._come:
+                    return None
+            return self._come.popleft()
+        except BaseException:  # whatever a handler of a signal raises
+            self._is_interrupted = True
+            raise
+
+    async def _step(self, items: AsyncGenerator[T, None]) -> bool:
+        item = await anext(items, _END)
+        if item is _END:
+            return False
+        self._come.append(item)  # type: ignore[arg-type]  # it is no end
+        return True
+
+
 class Pulled(Shown, Generic[T]):
     """Items of an asynchronous generator in another thread: one hop an item, with `ahead` the next one fetched while this one is used.
 
@@ -141,6 +177,7 @@ class Pulled(Shown, Generic[T]):
         self._ahead = ahead
         self._source = _Source(items)
         self._next: Future[Any] | None = None
+        self._at = 0  # the number of the item that is asked for
         self._is_over = False
         self._asked = threading.Lock()
 
@@ -159,17 +196,18 @@ class Pulled(Shown, Generic[T]):
         if self._is_over:
             raise StopIteration
         if self._next is None:
-            self._next = self._thread.submit(self._source.pull())
+            self._next = self._thread.submit(self._source.pull(self._at))
         try:
             item = _result_of(self._next)
-        except BaseException:
-            if self._next.done():
-                self._is_over = True
+        except BaseException as error:
+            if self._next.done() and (self._next.cancelled() or self._next.exception() is error):
+                self._is_over = True  # else it is an interrupt that came with the item: the next call has that
             raise
         if item is _END:
             self._is_over = True
             raise StopIteration
-        self._next = self._thread.submit(self._source.pull()) if self._ahead else None
+        ahead = self._thread.submit(self._source.pull(self._at + 1)) if self._ahead else None
+        self._next, self._at = ahead, self._at + 1  # without a call between them: an interrupt comes before both, or after
         found: T = item
         return found
 
@@ -205,17 +243,32 @@ class Pulled(Shown, Generic[T]):
                 self.close()
 
 
+@dataclass(frozen=True, slots=True)
+class _Failed:
+    error: Exception
+
+
 class _Source(Generic[T]):
     """The generator, in its own loop. Apart from `Pulled`, so that a fetch under way does not keep a forgotten iterator alive."""
 
     def __init__(self, items: AsyncGenerator[T, None]) -> None:
         self._items = items
         self._lock: asyncio.Lock | None = None
+        self._at = -1
+        self._found: Any = None  # the item of that number, or why there is none
 
-    async def pull(self) -> Any:
-        """Return the next item, `_END` after the last."""
+    async def pull(self, at: int) -> Any:
+        """Return an item by its number, `_END` after the last: the next one, or once more the last, whose asker was interrupted."""
         async with self._own_lock():
-            return await anext(self._items, _END)
+            if at > self._at:
+                try:
+                    found: Any = await anext(self._items, _END)
+                except Exception as error:  # noqa: BLE001 -- whatever it is, it is for whoever asks
+                    found = _Failed(error)
+                self._at, self._found = at, found
+            if isinstance(self._found, _Failed):
+                raise self._found.error
+            return self._found
 
     async def end(self) -> None:
         """End the generator, once a fetch under way is."""

@@ -8,11 +8,12 @@ import threading
 import time
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing, contextmanager
+from types import FrameType
 from typing import Any
 
 import pytest
 
-from eventlog.client.loop_thread import Flat, LoopThread, Pulled, in_lists
+from eventlog.client.loop_thread import Flat, LoopThread, Pulled, Steps, in_lists
 from eventlog.errors import ClientClosed, InvalidArgument
 from tests.loops import until
 
@@ -304,6 +305,91 @@ def test_an_interrupt_while_waiting_loses_no_item(is_flat: bool) -> None:
             found.extend(items)
         gate.set()
         assert [*found, *items] == ([1, 2] if is_flat else [[1], [2]])
+
+
+@pytest.mark.usefixtures("_interrupts")
+@pytest.mark.parametrize("ahead", [True, False])
+@pytest.mark.parametrize("is_broken", [False, True])
+def test_an_interrupt_that_comes_with_an_item_loses_neither(*, ahead: bool, is_broken: bool) -> None:
+    gate = asyncio.Event()
+
+    async def slow() -> AsyncGenerator[int, None]:
+        yield 1
+        interrupt_soon()
+        await gate.wait()
+        yield 2
+        if is_broken:
+            raise KeyError("x")
+        yield 3
+
+    async def item_comes() -> None:
+        gate.set()
+        for _ in range(20):
+            await asyncio.sleep(0)
+
+    with loop_thread() as thread:
+        pulled = Pulled(thread, slow(), ahead=ahead)
+
+        def interrupted(*_: object) -> None:
+            thread.run(item_comes())
+            raise KeyboardInterrupt
+
+        signal.signal(signal.SIGINT, interrupted)
+        assert next(pulled) == 1
+        with pytest.raises(KeyboardInterrupt):
+            next(pulled)
+        assert next(pulled) == 2
+        if is_broken:
+            with pytest.raises(KeyError):
+                next(pulled)
+        else:
+            assert next(pulled) == 3
+        assert list(pulled) == []
+
+
+@pytest.mark.usefixtures("_interrupts")
+def test_an_interrupt_before_the_next_item_is_asked_for_skips_none() -> None:
+    async def numbers() -> AsyncGenerator[int, None]:
+        for number in range(1, 4):
+            yield number
+
+    with loop_thread() as thread:
+        pulled = Pulled(thread, numbers())
+        assert next(pulled) == 1
+        main = threading.get_ident()
+
+        def asked(frame: FrameType, event: str, _: object) -> None:
+            if event == "return" and frame.f_code is LoopThread.submit.__code__ and threading.get_ident() == main:
+                sys.setprofile(None)
+                raise KeyboardInterrupt
+
+        sys.setprofile(asked)
+        with pytest.raises(KeyboardInterrupt):
+            next(pulled)
+        assert list(pulled) == [2, 3]
+
+
+@pytest.mark.usefixtures("_interrupts")
+def test_what_comes_of_a_step_that_was_interrupted_is_the_next_callers() -> None:
+    gate = threading.Event()
+
+    async def handed() -> AsyncGenerator[int, None]:
+        yield 1
+        interrupt_soon()
+        gate.wait()  # the loop stands still: it learns of the interrupt when the item is handed out
+        yield 2
+
+    async def later() -> AsyncGenerator[int, None]:
+        yield 3
+
+    with loop_thread() as thread:
+        steps, first = Steps[int](thread), handed()
+        assert steps.next_of(first) == 1
+        with pytest.raises(KeyboardInterrupt):
+            steps.next_of(first)
+        gate.set()
+        second = later()
+        assert [steps.next_of(second) for _ in range(3)] == [2, 3, None]
 
 
 def test_rows_come_in_lists() -> None:

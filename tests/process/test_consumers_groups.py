@@ -1,9 +1,12 @@
 """Members of groups that come and go as processes do, and what retention does to them. `test_consumers_faults` has the other faults."""
 
+import signal
+import threading
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from itertools import islice
 from pathlib import Path
+from types import FrameType
 
 import pytest
 
@@ -111,3 +114,27 @@ def test_blocking_callers_consume_too(tmp_path: Path) -> None:
                 assert task.deliveries == 1
                 task.ack()
         assert sum(row.lag_events for row in client.groups.describe("w")[0].segments) == 0
+
+
+def test_no_batch_is_lost_to_interrupts(tmp_path: Path) -> None:
+    def interrupt(_: int, frame: FrameType | None) -> None:
+        if frame is not None and frame.f_code is threading.Condition.wait.__code__:  # elsewhere the test would lose what it was given
+            raise KeyboardInterrupt
+
+    with NodeProcess(tmp_path, "--segments", "4") as node, eventlog.blocking.connect(node.address) as client:
+        cache = client.create_cache(CACHE)
+        last = cache.put_many([(f"k{n}", n) for n in range(2_000)]).last_id
+        found: list[int] = []
+        tries, is_over = 0, False
+        before = signal.signal(signal.SIGALRM, interrupt)
+        with cache.consumer("g") as consumer:
+            while not is_over:
+                tries += 1
+                signal.setitimer(signal.ITIMER_REAL, tries / 1000)  # longer each time, so that it comes to an end
+                with suppress(KeyboardInterrupt):
+                    for batch in consumer.batches(20, until_id=last):
+                        found += batch.ids.tolist()
+                    is_over = True
+                signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+        assert len(found) == len(set(found)) == 2_000

@@ -140,6 +140,16 @@ def test_few_numbers_have_exactly_the_sum_of_many(numbers: list[float]):
     assert added(exact(numbers)) == added(numbers)
 
 
+def test_a_sum_of_whole_numbers_of_64_bits_is_rounded_once() -> None:
+    numbers = [2**53 + 1, 2**63 - 1, -(2**60) - 3, 7, 0.5, 2**64 - 1] * 9 + [None, True, "1"]
+    events = [{"ms": T0, "key": f"k{place}", "value": {"n": number}} for place, number in enumerate(numbers)]
+    batches = [rows_of(events[:20]), rows_of(events[20:])]
+    (row,) = rolled(definition_of(window_ms=WINDOW, by="", measures="sum(value.n)"), [batches])
+    assert row["sum_n"] == float(sum(Fraction(number) for number in numbers if type(number) in {int, float}))
+    (small,) = rolled(definition_of(window_ms=WINDOW, by="", measures="sum(value.n)"), [[rows_of(events[:1] * 3)]])
+    assert small["sum_n"] == float(3 * (2**53 + 1)) != 3 * float(2**53 + 1)
+
+
 def test_a_sum_that_is_too_large_is_infinite():
     assert added([1e308] * 3) == math.inf
     assert added([-1e308] * 3) == -math.inf

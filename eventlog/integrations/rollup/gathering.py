@@ -27,6 +27,7 @@ from eventlog.predicate.spec import FilterContext
 
 _ROWS: Final = 1_000_000  # of groups, keys or numbers that are gathered before they are put together
 _WINDOW: Final = "w"
+_WHOLE_EXACTLY: Final = 1 << 53
 _FIGURES: Final = {"count": "sum", "bytes": "sum", "first": "min", "last": "max"}
 _encode = msgspec.json.Encoder(order="sorted").encode
 
@@ -62,9 +63,11 @@ class Gathering:
         for place, values in enumerate(self._numbers.lists(events)):
             numbers = pa.array([_number(value) for value in values], pa.float64())
             figures += [numbers, numbers]
-            parts = pa.ListArray.from_arrays(pa.array(np.arange(len(rows) + 1, dtype=np.int32)), numbers)
-            has = numbers.is_valid()
-            self._sums[place].take(pa.table([*groups, parts], names=[*self._groups, "parts"]).filter(has))
+            left = values
+            while numbers.null_count < len(numbers):
+                parts = pa.ListArray.from_arrays(pa.array(np.arange(len(rows) + 1, dtype=np.int32)), numbers)
+                self._sums[place].take(pa.table([*groups, parts], names=[*self._groups, "parts"]).filter(numbers.is_valid()))
+                left, numbers = _left_out(left, numbers)
         self._counted.take(pa.table([*groups, *figures], names=[*self._groups, *self._figures]))
         if self._has_keys:
             self._keys.take(pa.table([*groups, rows.column("key")], names=[*self._groups, "key"]))
@@ -247,6 +250,15 @@ def _number(value: Any) -> float | None:
     except OverflowError:
         return None
     return number if math.isfinite(number) else None
+
+
+def _left_out(values: list[Any], numbers: Any) -> tuple[list[Any], Any]:
+    """Return what `numbers` leave out of `values` that are whole and have more than 53 bits, and the numbers of that, null for nothing."""
+    if (pc.max(pc.abs(numbers)).as_py() or 0) < _WHOLE_EXACTLY:
+        return values, pa.nulls(len(numbers), pa.float64())
+    pairs = zip(values, numbers.to_pylist(), strict=True)
+    rests = [value - int(number) or None if type(value) is int and number is not None else None for value, number in pairs]
+    return rests, pa.array([_number(rest) for rest in rests], pa.float64())
 
 
 def _text(value: Any) -> str | None:

@@ -150,7 +150,9 @@ def test_files_are_found_by_paths_patterns_and_folders(tmp_path: Path) -> None:
     (tmp_path / "f[1].csv").touch()
     assert names("f[1].csv") == [("f[1].csv", "csv")]
     (tmp_path / "odd").touch()
-    for path, why in (("none.csv", "there is no file"), (f"{tmp_path}/odd", "does not say")):
+    (tmp_path / "table" / "_delta_log").mkdir(parents=True)
+    whys = {"none.csv": "there is no file", f"{tmp_path}/odd": "does not say", f"{tmp_path}/table": "cannot be read"}
+    for path, why in whys.items():
         with pytest.raises(InvalidArgument, match=why):
             load_files([path])
     with pytest.raises(ArchiveRefused, match="address of an object store"):

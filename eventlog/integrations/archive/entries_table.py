@@ -9,7 +9,7 @@ from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from eventlog.errors import ArchiveRefused
-from eventlog.integrations.archive.place import ArchivePlace
+from eventlog.integrations.archive.place import ArchivePlace, told_of
 from eventlog.integrations.archive.table import TableIdentity
 
 _FORM: Final = 1
@@ -31,7 +31,7 @@ def write_entries(place: ArchivePlace, entries: pa.Table, *, of: TableIdentity, 
                 write_deltalake(place.address, entries, name=of.cache, description=json.dumps(told))
         except DeltaError as error:
             if not _check(place, told):  # of two at once, one makes it
-                raise ArchiveRefused(path=place.address, why=str(error)) from error
+                raise ArchiveRefused(path=place.address, why=told_of(error)) from error
     with place.reached():
         paths = pa.table(DeltaTable(place.address).get_add_actions()).column("path").to_pylist()
     place.settle("", sorted(paths))
@@ -46,7 +46,7 @@ def _check(place: ArchivePlace, told: dict[str, object]) -> bool:
     except TableNotFoundError:
         return False
     except DeltaError as error:
-        raise ArchiveRefused(path=place.address, why=str(error)) from error
+        raise ArchiveRefused(path=place.address, why=told_of(error)) from error
     if found.metadata().description != json.dumps(told):
         raise ArchiveRefused(path=place.address, why=f"it is a table, and not of cache {told['cache']} at id {told['as_of']}")
     return True

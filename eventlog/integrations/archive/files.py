@@ -85,9 +85,11 @@ def read_part(place: ArchivePlace, path: str, *, rows: int, schema: pa.Schema, b
     except (OSError, ValueError, KeyError) as error:  # pyarrow's own errors are ValueErrors
         place.check()
         raise ArchiveDamaged(file=path, why=f"{type(error).__name__}: {error}") from error
-    if there != rows or len(found) != due or found.schema.types != schema.types:
-        why = f"{len(found)} rows of {found.schema.types}, not {due} of {schema.types}; in all it has {there}, and had {rows}"
-        raise ArchiveDamaged(file=path, why=why)
+    if there != rows or len(found) != due:
+        raise ArchiveDamaged(file=path, why=f"it has {there} rows, and had {rows}; {len(found)} of {due} were read")
+    if found.schema.types != schema.types:
+        why = " and not ".join(", ".join(map(str, kinds)) for kinds in (found.schema.types, schema.types))
+        raise ArchiveDamaged(file=path, why=f"its columns are {why}")
     return found
 
 

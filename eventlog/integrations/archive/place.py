@@ -153,11 +153,11 @@ def _naming(path: Path) -> Iterator[None]:
     except OSError as error:
         if error.filename is not None:
             raise
-        raise OSError(error.errno or errno.EIO, _told(error), str(path)) from error
+        raise OSError(error.errno or errno.EIO, told_of(error), str(path)) from error
 
 
-def _told(error: OSError) -> str:
-    """Return what an error says, on one line."""
+def told_of(error: Exception) -> str:
+    """Return what an error says, on one line, and not all of what one of Delta's does."""
     return " ".join(_COLOURS.sub("", str(error)).split())[:_WHY_MAX]
 
 
@@ -217,7 +217,7 @@ class ObjectStore:
         except FileNotFoundError:
             raise
         except OSError as error:
-            raise ArchiveUnreachable(path=self.address, why=_told(error)) from error
+            raise ArchiveUnreachable(path=self.address, why=told_of(error)) from error
 
 
 @cache

@@ -21,7 +21,7 @@ from deltalake.transaction import AddAction, RemoveAction
 from eventlog import blocking
 from eventlog.errors import ArchiveRefused, ArchiveTaken, InvalidArgument
 from eventlog.integrations.archive.files import DAY, NewFile
-from eventlog.integrations.archive.place import ArchivePlace
+from eventlog.integrations.archive.place import ArchivePlace, told_of
 from eventlog.integrations.archive.values import CORRUPT, STRUCT, VALUE_COLUMNS, ddl_of, has_grown_from
 
 _CONFIGURATION: Final[Mapping[str, str | None]] = {
@@ -118,7 +118,7 @@ class ArchiveTable:
         except TableNotFoundError:
             return None
         except DeltaError as error:
-            raise ArchiveRefused(path=place.address, why=str(error)) from error
+            raise ArchiveRefused(path=place.address, why=told_of(error)) from error
 
     @classmethod
     def open_or_create(cls, place: ArchivePlace, identity: TableIdentity, schema: pa.Schema) -> "ArchiveTable":
@@ -306,10 +306,13 @@ def delta_files(address: str) -> list[tuple[str, tuple[tuple[str, Any], ...]]]:
     """Return the files of any Delta table: their paths below it, in their order, and the columns that the table says of each.
 
     Raises:
-        InvalidArgument: what reads its files alone does not see the table: rows are taken out by lists beside them, or columns have
-            other names there.
+        InvalidArgument: there is none that can be read, or what reads its files alone does not see the table: rows are taken out by
+            lists beside them, or columns have other names there.
     """
-    table = DeltaTable(address)
+    try:
+        table = DeltaTable(address)
+    except DeltaError as error:
+        raise InvalidArgument(why=f"the table {address} cannot be read: {told_of(error)}") from error
     if "deletionVectors" in (table.protocol().reader_features or []):
         raise InvalidArgument(why=f"the table {address} has deletion vectors: purge them first")
     if table.metadata().configuration.get("delta.columnMapping.mode", "none") != "none":

@@ -22,7 +22,7 @@ from deltalake.transaction import AddAction, RemoveAction
 
 from eventlog.client.reading.frames import TIME
 from eventlog.errors import ArchiveRefused, RollupRefused, RollupTaken
-from eventlog.integrations.archive.place import ArchivePlace, place_of
+from eventlog.integrations.archive.place import ArchivePlace, place_of, told_of
 from eventlog.integrations.archive.table import TableIdentity
 from eventlog.integrations.rollup.definition import WINDOW, Definition, boundary_ms
 
@@ -75,7 +75,7 @@ class RollupTable:
                 with place.reached():
                     found = DeltaTable(place.address)
         except DeltaError as error:
-            raise RollupRefused(path=place.address, why=str(error)) from error
+            raise RollupRefused(path=place.address, why=told_of(error)) from error
         _check(place.address, found, description)
         return cls(place, found)
 

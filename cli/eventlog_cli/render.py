@@ -24,7 +24,7 @@ QUOTE = '"'
 _CSV_SPECIAL = re.compile(r'[",\r\n]')
 _PATTERN_PIECE = re.compile(rf"%.?|{ESCAPE}|[^%\\]+", re.DOTALL)
 
-Render = Callable[[Iterable[Event]], bytes]
+Render = Callable[[Iterable[Event]], bytes | memoryview]
 
 
 def json_of_cache(info: "CacheInfo", *, is_selected: bool = False) -> Callable[[bytes], bytes]:
@@ -161,7 +161,7 @@ def renderer(format_name: str, *, has_changes: bool = False, pattern: str | None
     return raw_lines if format_name == "raw" else partial(_json_lines, JsonLines().lines)
 
 
-def _json_lines(lines: Render, events: "Iterable[Event]") -> bytes:
+def _json_lines(lines: Render, events: "Iterable[Event]") -> bytes | memoryview:
     """Return events as lines of JSON: a batch by columns, where the program has loaded pyarrow anyway."""
     if "pyarrow" in sys.modules and not isinstance(events, list):
         from eventlog.client.reading.batches import EventBatch  # noqa: PLC0415 -- numpy, which --help must not wait for

@@ -19,7 +19,7 @@ from eventlog.errors import EventLogError, InvalidArgument
 from eventlog.events import Event
 from eventlog.http.calls import Call, Route, condition_of, id_of, is_number, told
 from eventlog.http.local import LocalCore, LocalReads
-from eventlog.http.shared import SharedAnswers
+from eventlog.http.shared import SharedAnswers, Text
 from eventlog.limits import POLL_WAIT_MS_MAX
 from eventlog.transport.link import limit_kernel_queue
 
@@ -29,6 +29,7 @@ HEAD_S: Final = 0.25  # after which the head goes out though nothing has come ye
 SILENCE_S: Final = 15.0  # after which a comment keeps a stream of server-sent events open: proxies close what is silent for longer
 EVENTS_MAX: Final = (1 << 31) - 1
 BATCH_BYTES: Final = 256 << 10
+_PIECE_BYTES: Final = 96 << 10  # aiohttp copies what it writes, into memory that is kept for the next only below 128 KiB
 TIME_MS_MAX: Final = 1 << 53
 PARAMETERS: Final = frozenset(
     {"after", "position", "from_time", "where", "parameters", "select", "listener", "continuous", "state_first", "follow", "max", "wait"}
@@ -144,7 +145,7 @@ class Form(Protocol):
     comment: bytes
     is_alike: bool  # for all that read the same events: an event's place is its id
 
-    def events(self, found: Any) -> bytes: ...
+    def events(self, found: Any) -> Text: ...
 
     def error(self, error: EventLogError) -> bytes: ...
 
@@ -159,7 +160,7 @@ class _Lines:
         self.is_alike = place is _id
         self._lines = JsonLines(place)
 
-    def events(self, found: Some) -> bytes:
+    def events(self, found: Some) -> Text:
         lines = lines_of(found, by_id=True) if self.is_alike and isinstance(found, EventBatch) else None
         return self._lines.lines(_events_of(found)) if lines is None else lines
 
@@ -178,7 +179,7 @@ class _ServerSent:
         self._place = place
         self._lines = JsonLines(place)
 
-    def events(self, found: Some) -> bytes:
+    def events(self, found: Some) -> Text:
         if self.is_alike and isinstance(found, EventBatch) and (told := lines_of(found, by_id=True, server_sent=True)) is not None:
             return told
         place, lines = self._place, self._lines.lines
@@ -228,7 +229,7 @@ class EventStream:
         await self._write(b"")
         await self.response.write_eof()
 
-    def _told(self, found: Some, left: int) -> bytes:
+    def _told(self, found: Some, left: int) -> Text:
         """Return what is written of what was read; of a batch that others get as well it is made once."""
         form = self._form
         if isinstance(found, EventBatch) and len(found) <= left and form.is_alike:
@@ -240,10 +241,10 @@ class EventStream:
         await self._write(self._form.error(error))
         await self.response.write_eof()
 
-    async def _write(self, data: bytes) -> None:
+    async def _write(self, data: Text) -> None:
         """Have the socket take bytes, and wait until it takes more."""
         if not self.has_begun:
             limit_kernel_queue(self._request.transport, BATCH_BYTES)
             await self.response.prepare(self._request)
-        if data:
-            await self.response.write(data)
+        for at in range(0, len(data), _PIECE_BYTES):
+            await self.response.write(data[at : at + _PIECE_BYTES])

@@ -2,7 +2,7 @@
 
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Final
+from typing import Final, TypeAlias
 from weakref import WeakKeyDictionary
 
 from xxhash import xxh3_128_digest
@@ -14,6 +14,7 @@ from eventlog.wire.eventlog_pb2 import PollAnswer
 ANSWERS_MAX: Final = 64
 ANSWER_BYTES_MAX: Final = 64 * KIB  # larger ones are history, which hardly two read at once
 Key = tuple[tuple[int, bytes], int, bytes]
+Text: TypeAlias = bytes | memoryview
 
 
 class SharedAnswers:
@@ -21,7 +22,7 @@ class SharedAnswers:
 
     def __init__(self) -> None:
         self._batches: OrderedDict[Key, list[EventBatch]] = OrderedDict()
-        self._texts: WeakKeyDictionary[EventBatch, dict[str, bytes]] = WeakKeyDictionary()
+        self._texts: WeakKeyDictionary[EventBatch, dict[str, Text]] = WeakKeyDictionary()
         self._peak = 0
 
     def batches(
@@ -39,7 +40,7 @@ class SharedAnswers:
             self._peak = max(self._peak, len(self._batches))
         return found
 
-    def text(self, batch: EventBatch, way: str, make: Callable[[], bytes]) -> bytes:
+    def text(self, batch: EventBatch, way: str, make: Callable[[], Text]) -> Text:
         """Return what a way of telling makes of a batch, or has made of it."""
         texts = self._texts.get(batch)
         if texts is None:

@@ -3,7 +3,9 @@
 That has a closer look at events of which some need one: keys that are escaped, headers, values that are no JSON or go on on another line.
 """
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
@@ -20,14 +22,15 @@ from eventlog.events import KIND_NAMES, Kind
 from eventlog.ids import EPOCH_MS, TIME_SHIFT
 
 _FEW: Final = 64  # of so many a loop is faster
-_KINDS: Final = [name.encode() for name in KIND_NAMES]
-_MILLISECONDS: Final = columns.of_items([b".%03dZ" % number for number in range(1_000)])
+_KINDS: Final = columns.of_items([b',"kind":"%b","key":"' % name.encode() for name in KIND_NAMES])
+_MILLISECONDS: Final = columns.of_items([b'.%03dZ","segment":' % number for number in range(1_000)])
 _BLANK, _QUOTE, _BACKSLASH, _ABOVE_ASCII = b' "\\\x80'
+_NEWLINE, _CARRIAGE_RETURN = b"\n\r"
 _check_lines = msgspec.json.Decoder(msgspec.Raw).decode_lines
 
 
-def lines_of(batch: EventBatch, *, by_id: bool = False, server_sent: bool = False) -> bytes | None:
-    """Return a line an event, None where that needs a closer look.
+def lines_of(batch: EventBatch, *, by_id: bool = False, server_sent: bool = False) -> memoryview | None:
+    """Return a line an event, None where that needs a closer look. What is returned is arrow's own memory, which it keeps for the next.
 
     With `by_id` in the form of HTTP, where an event's id is the place behind it; with `server_sent` that stands before the line, too.
     """
@@ -49,16 +52,11 @@ def lines_of(batch: EventBatch, *, by_id: bool = False, server_sent: bool = Fals
     ids = columns.of_numbers(batch.ids)
     found = columns.join(
         *((b"id: ", ids, b"\ndata: ") if server_sent else ()),
-        *((b'{"id":"', ids, b'"') if by_id else (b'{"id":', ids, b',"id_str":"', ids, b'"')),
-        b',"time":"',
+        *((b'{"id":"', ids) if by_id else (b'{"id":', ids, b',"id_str":"', ids)),
         *_times(batch.ids),
-        b'","segment":',
-        columns.of_numbers(batch.segments.astype(np.int64)),
-        b',"offset":',
+        _segments(int(batch.segments.max()) + 1).take(pa.array(batch.segments)),
         columns.of_numbers(batch.offsets),
-        b',"kind":"',
-        columns.chosen(_KINDS, batch.kinds),
-        b'","key":"',
+        _KINDS.take(pa.array(batch.kinds)),
         keys,
         b'","value":',
         values,
@@ -67,18 +65,30 @@ def lines_of(batch: EventBatch, *, by_id: bool = False, server_sent: bool = Fals
         b"}\n\n" if server_sent else b"}\n",
     )
     data, bounds = columns.bytes_of(found)
-    return bytes(data[bounds[0] : bounds[-1]])
+    return data[bounds[0] : bounds[-1]].cast("B")
 
 
 def _has_some(strings: Strings | None) -> bool:
     return strings is not None and int(strings.offsets[-1]) > int(strings.offsets[0])
 
 
+@lru_cache(8)
+def _segments(count: int) -> Column:
+    """Return what stands behind a time, for each segment."""
+    return columns.of_items([b'%d,"offset":' % segment for segment in range(count)])
+
+
 def _times(ids: Ints) -> tuple[Column, Column]:
-    """Return the seconds, and the milliseconds behind them, as `IdTimes` has them."""
+    """Return the seconds, and the milliseconds behind them, as `IdTimes` has them, with what stands around a time."""
     seconds, milliseconds = np.divmod((ids >> TIME_SHIFT) + EPOCH_MS, 1_000)
-    known, index = np.unique(seconds, return_inverse=True)
-    texts = [datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%S").encode() for second in known.tolist()]
+    first, last = int(seconds.min()), int(seconds.max())
+    if last - first < len(ids):
+        known: Sequence[int] = range(first, last + 1)
+        index = seconds - first
+    else:
+        some, index = np.unique(seconds, return_inverse=True)
+        known = some.tolist()
+    texts = [b'","time":"%b' % datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%S").encode() for second in known]
     return columns.chosen(texts, index), _MILLISECONDS.take(pa.array(milliseconds))
 
 
@@ -100,11 +110,12 @@ def _values(strings: Strings, has: Mask, *, other: bytes) -> Column | None:
     if not has.all():
         found = columns.where(has, found, other)
     data, bounds = columns.bytes_of(columns.join(found, b"\n"))
-    lines = bytes(data[bounds[0] : bounds[-1]])
-    if b"\r" in lines or lines.count(b"\n") != len(has):
+    lines = data[bounds[0] : bounds[-1]]
+    read = np.frombuffer(lines, np.uint8)
+    if (read == _CARRIAGE_RETURN).any() or np.count_nonzero(read == _NEWLINE) != len(has):
         return None
     try:
-        lines.decode()
+        str(lines, "utf-8")
         checked: list[Any] = _check_lines(lines)
     except (UnicodeDecodeError, msgspec.MsgspecError, RecursionError):
         return None

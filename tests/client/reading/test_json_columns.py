@@ -49,6 +49,12 @@ def test_they_are_those_made_one_by_one(form: dict[str, bool], *, with_images: b
     assert (b'"before":0' in one_by_one(batch)) is with_images
 
 
+@pytest.mark.parametrize("seconds", [100, 101, 10**9])
+def test_events_that_lie_far_apart_have_their_own_times(seconds: int) -> None:
+    batch = batch_of([*rows(), replace(rows()[0], id=(1 << 40) + ((seconds * 1_000) << 22))])
+    assert lines_of(batch) == one_by_one(batch)
+
+
 ANY_VALUE = st.sampled_from([*VALUES, "", "1,2", "[1", "2]", "1\n2", "1\r", "\n", "nul", '"\x01"', "[" * 5_000]).map(
     str.encode
 ) | st.binary(max_size=4)
@@ -81,4 +87,4 @@ def test_what_needs_a_closer_look_gets_it() -> None:
         msgspec.structs.replace(JSON, may_repeat=lambda _: True),
     ):
         assert lines_of(batch_of(rows(), source)) is None
-    assert json.loads((lines_of(batch_of(rows())) or b"").splitlines()[0])["key"] == "k0 ä"
+    assert json.loads(bytes(lines_of(batch_of(rows())) or b"").splitlines()[0])["key"] == "k0 ä"

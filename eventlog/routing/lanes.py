@@ -8,7 +8,9 @@ get its numbers out of order: until then the old window is paused (`is_paused`),
 its connection.
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Generic, TypeVar
 
 import numpy as np
@@ -31,19 +33,12 @@ class Lanes(Generic[Content]):
 
     def __init__(self, numbering: Numbering, *, split: Split[Content], numbered: bool = True) -> None:
         self.numbering = numbering
-        self.windows: dict[int, Window[Content]] = {}
+        self.windows = defaultdict[int, Window[Content]](partial(Window, numbering, numbered=numbered))
         self._split = split
-        self._numbered = numbered
         self._holders = np.full(numbering.segments, NOBODY, np.int64)
         self._wanted = self._primaries = self._holders
         self._apart: set[int] = set()
         self._only: int | None = NOBODY  # the lane that has all segments
-
-    def window(self, lane: int) -> Window[Content]:
-        found = self.windows.get(lane)
-        if found is None:
-            found = self.windows[lane] = Window(self.numbering, numbered=self._numbered)
-        return found
 
     def add(self, frame: NumberedFrame[Content]) -> list[tuple[int, NumberedFrame[Content]]]:
         """Put a new frame, or its parts, into the windows; return each with its lane."""
@@ -52,12 +47,12 @@ class Lanes(Generic[Content]):
         elif frame.only >= 0:
             lane = self._holders.item(frame.only)
         else:
-            frame.place = self.numbering.next_place()
+            frame.place = next(self.numbering.places)
             parts = list(self._parts(frame))
             for own, part in parts:
-                self.window(own).add(part)
+                self.windows[own].add(part)
             return parts
-        self.window(lane).add(frame)
+        self.windows[lane].add(frame)
         return [(lane, frame)]
 
     def _parts(self, frame: NumberedFrame[Content]) -> Iterator[tuple[int, NumberedFrame[Content]]]:
@@ -107,7 +102,7 @@ class Lanes(Generic[Content]):
         if not np.count_nonzero(leaving):
             return True
         for lane in np.unique(self._holders[leaving]).tolist():
-            window = self.window(lane)
+            window = self.windows[lane]
             window.is_paused = not window.is_quiet
             if window.is_paused:
                 continue
@@ -129,12 +124,12 @@ class Lanes(Generic[Content]):
             for lane, part in parts:
                 by_lane.setdefault(lane, []).append(part)
         for lane, own in by_lane.items():
-            self.window(lane).put_back(own)
+            self.windows[lane].put_back(own)
 
     def unsettled(self) -> list[int]:
         """Return the nodes whose lanes are paused because segments are to leave them for other nodes."""
         moves = (self._wanted != self._holders) & (self._wanted >= 0) & (self._holders >= 0)
-        return [lane for lane in np.unique(self._holders[moves]).tolist() if self.window(lane).is_paused]
+        return [lane for lane in np.unique(self._holders[moves]).tolist() if self.windows[lane].is_paused]
 
     @property
     def is_quiet(self) -> bool:

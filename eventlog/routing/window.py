@@ -31,10 +31,12 @@ connection is lost, and `put_back` puts what belongs there into another window, 
 its numbers.
 """
 
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
+from functools import partial
+from itertools import count
 from typing import Generic, TypeVar
 
 import numpy as np
@@ -70,28 +72,17 @@ class Chains:
 class Numbering:
     """A segment is in one window at a time, so windows never meet in a chain; what moves between windows finds its numbers here."""
 
-    __slots__ = ("_frames", "caches", "segments", "wants_anew")
+    __slots__ = ("chains", "places", "segments", "wants_anew")
 
     def __init__(self, segments: int) -> None:
         self.segments = segments
-        self.caches: dict[int, Chains] = {}
-        self._frames = 0
+        self.chains = defaultdict[int, Chains](partial(Chains, segments))  # by cache
+        self.places = count(1)  # the next one is the place of a new frame, behind all others
         self.wants_anew = False  # only another producer id can go on
-
-    def chains(self, cache: int) -> Chains:
-        found = self.caches.get(cache)
-        if found is None:
-            found = self.caches[cache] = Chains(self.segments)
-        return found
-
-    def next_place(self) -> int:
-        """Return the place of a new frame, behind all others."""
-        self._frames += 1
-        return self._frames
 
     def begin_anew(self) -> None:
         """Take note of another producer id: every chain begins at 0."""
-        self.caches.clear()
+        self.chains.clear()
         self.wants_anew = False
 
 
@@ -221,20 +212,20 @@ class Window(Generic[Content]):
         Then only another producer id can go on: of all frames in doubt nobody will know what became of them.
         """
         chains = self._numbering.chains
-        found = any(frame.sent_at < before and not chains(frame.cache).answered[frame.segments].all() for frame in self.in_doubt)
+        found = any(frame.sent_at < before and not chains[frame.cache].answered[frame.segments].all() for frame in self.in_doubt)
         self._numbering.wants_anew |= found
         return found
 
     def answered_before(self, frame: NumberedFrame[Content]) -> Sequences:
         """Return, for the chain of each block, one above the highest number answered so far."""
-        found: Sequences = self._numbering.chains(frame.cache).answered[frame.segments]
+        found: Sequences = self._numbering.chains[frame.cache].answered[frame.segments]
         return found
 
     def add(self, frame: NumberedFrame[Content]) -> None:
         """Put a QUEUED frame behind all others, of other windows too."""
         assert frame.state is State.QUEUED
         if not frame.place:
-            frame.place = self._numbering.next_place()
+            frame.place = next(self._numbering.places)
         self._queue.append(frame)
 
     def take(self) -> NumberedFrame[Content] | None:
@@ -255,18 +246,18 @@ class Window(Generic[Content]):
             if any(sent.doubtful for sent in self._sent.values()):
                 return None
             self.has_doubts = False
-        if self._numbered and not self._number(frame):
-            return None
+        if self._numbered:
+            is_one = frame.only >= 0 and not frame.doubtful
+            if not (self._number_one(frame) if is_one else self._number(frame)):
+                return None
         queue.popleft()
         frame.change(_SENT)
         self._sent[id(frame)] = frame
         return frame
 
     def _number(self, frame: NumberedFrame[Content]) -> bool:
-        chains = self._numbering.chains(frame.cache)
-        segments, only = frame.segments, frame.only
-        if only >= 0 and not frame.doubtful:
-            return self._number_one(frame, chains, only)
+        chains = self._numbering.chains[frame.cache]
+        segments = frame.segments
         if np.count_nonzero(chains.unanswered[segments] >= self._unanswered_max):
             return False
         following = chains.next[segments]
@@ -283,7 +274,8 @@ class Window(Generic[Content]):
         chains.unanswered[segments] += 1
         return True
 
-    def _number_one(self, frame: NumberedFrame[Content], chains: Chains, segment: int) -> bool:
+    def _number_one(self, frame: NumberedFrame[Content]) -> bool:
+        chains, segment = self._numbering.chains[frame.cache], frame.only
         unanswered, following = chains.unanswered.item(segment), chains.next.item(segment)
         if unanswered >= self._unanswered_max:
             return False
@@ -302,7 +294,7 @@ class Window(Generic[Content]):
         self._behind = 0
         if self._numbered:
             if frame.only >= 0 and not self._told:
-                answered, segment = self._numbering.chains(frame.cache).answered, frame.only
+                answered, segment = self._numbering.chains[frame.cache].answered, frame.only
                 answered[segment] = max(answered.item(segment), frame.sequences.item(0) + 1)
             else:
                 self._use(frame.cache, frame.segments, frame.sequences)
@@ -431,14 +423,14 @@ class Window(Generic[Content]):
         frame.change(state)
         del self._sent[id(frame)]
         if self._numbered:
-            unanswered, only = self._numbering.chains(frame.cache).unanswered, frame.only
+            unanswered, only = self._numbering.chains[frame.cache].unanswered, frame.only
             if only >= 0:
                 unanswered[only] -= 1
             else:
                 unanswered[frame.segments] -= 1
 
     def _use(self, cache: int, segments: npt.NDArray[np.integer], sequences: Sequences) -> None:
-        answered = self._numbering.chains(cache).answered
+        answered = self._numbering.chains[cache].answered
         answered[segments] = np.maximum(answered[segments], sequences + 1)
         for place in [place for place in self._told if place[0] == cache and place[1] in segments]:
             del self._told[place]  # said before this answer
@@ -459,12 +451,12 @@ class Window(Generic[Content]):
         if self._sent or not self._is_draining:
             return
         for cache, freed in self._freed.items():
-            chains = self._numbering.chains(cache)
+            chains = self._numbering.chains[cache]
             changed = freed < SEQUENCE_MAX  # other chains may be in other windows
             lowest = np.maximum(np.minimum(chains.next, freed), chains.answered)
             chains.next[changed] = lowest[changed]
         for (cache, segment), last in self._told.items():
-            chains = self._numbering.chains(cache)
+            chains = self._numbering.chains[cache]
             if last < chains.next[segment]:  # more would be a frame in doubt, written
                 chains.next[segment] = last + 1
         self._freed.clear()

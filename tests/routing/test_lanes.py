@@ -32,7 +32,7 @@ def move(lanes: Lanes[Names], primaries: list[int]) -> bool:
 
 def connect(lanes: Lanes[Names], *numbers: int) -> None:
     for number in numbers:
-        lanes.window(number).resume()
+        lanes.windows[number].resume()
 
 
 def frame(name: str, *segments: int) -> NumberedFrame[Names]:
@@ -40,7 +40,7 @@ def frame(name: str, *segments: int) -> NumberedFrame[Names]:
 
 
 def sent(lanes: Lanes[Names], lane: int) -> list[NumberedFrame[Names]]:
-    return list(iter(lanes.window(lane).take, None))
+    return list(iter(lanes.windows[lane].take, None))
 
 
 def shown(frames: list[NumberedFrame[Names]]) -> list[tuple[Names, list[int]]]:
@@ -80,7 +80,7 @@ def test_a_segment_stays_where_it_is_on_its_way_and_nothing_new_leaves() -> None
     assert lanes.unsettled() == [1]
     lanes.add(frame("b", 0))
     assert sent(lanes, 1) == sent(lanes, 2) == []
-    lanes.window(1).answered(first)
+    lanes.windows[1].answered(first)
     assert lanes.settle(lambda _frame, _parts: None)
     assert shown(sent(lanes, 2)) == [(["b0"], [1])]
 
@@ -102,7 +102,7 @@ def test_what_a_lost_connection_left_in_doubt_goes_to_the_new_primaries_with_its
     lanes.add(frame("a", 0, 1))
     lanes.add(frame("b", 0, 1))
     sent(lanes, 1)
-    lanes.window(1).lost()
+    lanes.windows[1].lost()
     lanes.add(frame("c", 1))
     assert move(lanes, [2, 3, 2, 2])
     again = sent(lanes, 2)
@@ -121,8 +121,8 @@ def test_a_segment_set_apart_waits_without_the_others_and_comes_back_in_order() 
     lanes.set_apart([1])
     assert not lanes.settle(lambda _frame, _parts: None), "b is on its way"
     rest = frame("a", 1)
-    lanes.window(1).refused_in_part(first, rest, free=np.array([1]), again=np.array([1]), told={})
-    lanes.window(1).refused(second)
+    lanes.windows[1].refused_in_part(first, rest, free=np.array([1]), again=np.array([1]), told={})
+    lanes.windows[1].refused(second)
     assert lanes.settle(lambda _frame, _parts: None)
     lanes.add(frame("c", 0, 1))
     assert shown(sent(lanes, apart)) == [(["a1"], [0]), (["b1"], [1]), (["c1"], [2])]
@@ -180,7 +180,7 @@ class Cluster:
     def answer(self) -> None:
         """Have a lane's oldest frame answered: blocks of segments that are short are refused, the others are written or not."""
         number = self.chance.choice(list(self.on_the_way))
-        waiting, window = self.on_the_way[number], self.lanes.window(number)
+        waiting, window = self.on_the_way[number], self.lanes.windows[number]
         if not waiting:
             return
         each = waiting.pop(0)
@@ -219,7 +219,7 @@ class Cluster:
         for each in self.on_the_way[number][: self.chance.randint(0, 3)]:
             self.write(number if number > 0 else self.primaries[each.only], each)
         self.on_the_way[number] = []
-        window = self.lanes.window(number)
+        window = self.lanes.windows[number]
         window.lost()
         self.lanes.settle(lambda _frame, _parts: None)
         self.on_the_way[number] = window.resume()

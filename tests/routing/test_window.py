@@ -323,7 +323,7 @@ def test_a_chain_without_numbers_left_asks_for_another_producer() -> None:
     opened = window(numbering=numbering)
     (first,) = send(opened, frame(0, 2))
     opened.answered(first)
-    numbering.chains(1).next[2] = SEQUENCE_MAX  # four billion blocks later
+    numbering.chains[1].next[2] = SEQUENCE_MAX  # four billion blocks later
     opened.add(frame(1, 2))
     assert opened.take() is None
     assert opened.wants_anew

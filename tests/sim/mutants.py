@@ -72,7 +72,7 @@ def _number_anew(original: Callable[..., Any]) -> Callable[..., Any]:
     def resume(self: Any) -> Any:
         again = original(self)
         for frame in again:
-            chains = self._numbering.chains(frame.cache)
+            chains = self._numbering.chains[frame.cache]
             frame.sequences, frame.doubtful = chains.next[frame.segments], False
             chains.next[frame.segments] += 1
         return again

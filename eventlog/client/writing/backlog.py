@@ -18,13 +18,10 @@ class Backlog:
 
     def __init__(self, *, bytes_max: int) -> None:
         self._bytes_max = bytes_max
-        self._calls: deque[WriteCall] = deque()
+        self.calls: deque[WriteCall] = deque()
         self._waiters: deque[tuple[int, asyncio.Future[None]]] = deque()
         self.nbytes = 0
         self.held_bytes = 0
-
-    def __bool__(self) -> bool:
-        return bool(self._calls)
 
     def has_admitted(self, nbytes: int) -> bool:
         """Take up `nbytes` if that is possible at once."""
@@ -100,23 +97,19 @@ class Backlog:
             if not waiter.done():
                 waiter.set_exception(ClientClosed(what="client"))
 
-    def add(self, call: WriteCall) -> None:
-        """Put a call behind the others."""
-        self._calls.append(call)
-
     def take(self, *, bytes_target: int) -> list[WriteCall]:
         """Return the calls of the next frame: the oldest, and what follows it in its cache, up to the target. Empty if none waits."""
         taken: list[WriteCall] = []
         size = events = 0
-        while self._calls:
-            call = self._calls[0]
+        while self.calls:
+            call = self.calls[0]
             if not call.is_live:
-                self.release(self._calls.popleft().nbytes)
+                self.release(self.calls.popleft().nbytes)
                 continue
             joined = (size + call.nbytes, events + len(call.changes))
             if taken and not _may_join(call, taken[0], joined, bytes_target=bytes_target):
                 break
-            taken.append(self._calls.popleft())
+            taken.append(self.calls.popleft())
             size, events = joined
             if call.is_alone:
                 break
@@ -124,12 +117,12 @@ class Backlog:
 
     def waiting(self) -> Iterator[WriteCall]:
         """Yield the calls that are in no frame yet."""
-        return iter(tuple(self._calls))
+        return iter(tuple(self.calls))
 
     def forget_dead(self) -> None:
         """Drop calls that nobody waits for."""
-        dead = [call for call in self._calls if not call.is_live]
-        self._calls = deque(call for call in self._calls if call.is_live)
+        dead = [call for call in self.calls if not call.is_live]
+        self.calls = deque(call for call in self.calls if call.is_live)
         for call in dead:
             self.release(call.nbytes)
 

@@ -281,34 +281,31 @@ WriteFrame = NumberedFrame[Contents]
 class Undecided:
     """Frames by identity. One that is decided is taken out."""
 
-    __slots__ = ("_frames",)
+    __slots__ = ("frames",)
 
     def __init__(self) -> None:
-        self._frames: dict[int, WriteFrame] = {}
-
-    def __bool__(self) -> bool:
-        return bool(self._frames)
+        self.frames: dict[int, WriteFrame] = {}
 
     def __iter__(self) -> Iterator[WriteFrame]:
-        return iter(list(self._frames.values()))
+        return iter(list(self.frames.values()))
 
     def add(self, frame: WriteFrame) -> None:
         """Take note of a frame."""
-        self._frames[id(frame)] = frame
+        self.frames[id(frame)] = frame
 
     def decided(self, frame: WriteFrame) -> bool:
         """Forget a frame: its calls are to be told by the caller. False where they were told before: there was no hope of an answer."""
-        return self._frames.pop(id(frame), None) is not None
+        return self.frames.pop(id(frame), None) is not None
 
     def replaced(self, frame: WriteFrame, parts: list[WriteFrame]) -> None:
         """Take note that others stand for a frame."""
-        if self._frames.pop(id(frame), None) is not None:
+        if self.frames.pop(id(frame), None) is not None:
             for part in parts:
-                self._frames[id(part)] = part
+                self.frames[id(part)] = part
 
     def fail(self, frame: WriteFrame, error: EventLogError) -> None:
         """Tell the calls that wait for a frame that it failed, unless they know."""
-        if self._frames.pop(id(frame), None) is not None:
+        if self.frames.pop(id(frame), None) is not None:
             frame.content.fail(error)
 
     def drop_unwanted(self) -> None:

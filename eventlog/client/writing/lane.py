@@ -61,7 +61,7 @@ class Lane:
         self._refusals = 0  # in turn
         self._refused_at = 0.0  # the first of them
         self._timer: asyncio.TimerHandle | None = None
-        self.window = shared.lanes.window(number)
+        self.window = shared.lanes.windows[number]
         self.connection: Connection | None = None
         self.is_road_stale = False
         self.not_before = 0.0
@@ -166,7 +166,7 @@ class Lane:
         except ConnectionLost:
             return  # `lost` deals with this frame, too
         except EventLogError as error:
-            self._on_error(frame, error)
+            self.refused(frame, error)
 
     def _message(self, frame: WriteFrame) -> Message:
         contents, producer = frame.content, self._shared.producer_id
@@ -191,18 +191,8 @@ class Lane:
 
     # ------------------------------------------------------------ answers
 
-    def written(self, frame: WriteFrame, answer: WriteAnswer, body: memoryview) -> None:
-        """Take note of an answer, and send what waited for it."""
-        self._active_at = self._loop.time()
-        self._on_written(frame, answer, body)
-        self._go_on()
-
-    def refused(self, frame: WriteFrame, error: EventLogError) -> None:
-        """Take note of an error instead of an answer."""
-        self._on_error(frame, error)
-        self._go_on()
-
-    def _go_on(self) -> None:
+    def go_on(self) -> None:
+        """Send what waited for an answer."""
         self._shared.answered()
         if self.segment >= 0:
             self.send()
@@ -212,7 +202,9 @@ class Lane:
         self.refusal, self._refusals = None, 0
         self._shared.rejoin(self.segment)
 
-    def _on_written(self, frame: WriteFrame, answer: WriteAnswer, body: memoryview) -> None:
+    def written(self, frame: WriteFrame, answer: WriteAnswer, body: memoryview) -> None:
+        """Take note of an answer."""
+        self._active_at = self._loop.time()
         window, contents = self.window, frame.content
         ledger = contents.ledger
         if answer.has_previous:
@@ -223,7 +215,7 @@ class Lane:
                 self._is_well()
             if not self._shared.undecided.decided(frame):
                 return
-            if len(ledger.calls) == 1 and len(ledger.calls[0].changes) == 1:
+            if len(ledger.calls) == 1 and len(ledger.calls[0].changes.keys) == 1:
                 ledger.accept_one(answer.id, answer.kind)
             else:
                 ledger.accept(contents.items, np.array([answer.id], np.int64), np.array([answer.kind], np.uint8))
@@ -231,7 +223,7 @@ class Lane:
         try:
             ids, kinds = read_answer(answer, body, rows=len(contents.items))
         except EventLogError as error:
-            self._on_error(frame, type(error)(outcome="unknown", **error.facts()))
+            self.refused(frame, type(error)(outcome="unknown", **error.facts()))
             return
         if not answer.refusals and not (kinds == REFUSED).any():
             window.answered(frame)
@@ -248,7 +240,7 @@ class Lane:
         contents, is_numbered = frame.content, self._shared.options.idempotent
         doubts = [error for error in refusals.values() if error.outcome == "unknown" and error.retry]
         if doubts and is_numbered:
-            self._on_error(frame, doubts[0])  # sent again whole: what was written is answered with its first result
+            self.refused(frame, doubts[0])  # sent again whole: what was written is answered with its first result
             return
         none = np.zeros(len(contents.counts), np.int64)
         answered = self.window.answered_before(frame) if is_numbered else none
@@ -315,8 +307,8 @@ class Lane:
             if isinstance(error, MOVES):
                 self._shared.nodes.on_stale()
 
-    def _on_error(self, frame: WriteFrame, error: EventLogError) -> None:
-        """Nothing of a frame was written; or nobody knows, if the error says so."""
+    def refused(self, frame: WriteFrame, error: EventLogError) -> None:
+        """Take note of an error instead of an answer: nothing of a frame was written; or nobody knows, if it says so."""
         window, contents, shared = self.window, frame.content, self._shared
         is_numbered, is_unknown = shared.options.idempotent, error.outcome == "unknown"
         now = self._loop.time()
@@ -379,10 +371,12 @@ class _Sent:
 
     def answered(self, reply: Reply) -> None:
         self._lane.written(self._frame, reply.message.write_answer, reply.body)
+        self._lane.go_on()
 
     def failed(self, error: EventLogError) -> None:
         if not self._connection.is_closed:  # else all frames are lost at once
             self._lane.refused(self._frame, error)
+            self._lane.go_on()
 
 
 MESSAGES_KEPT_MAX = 1_024

@@ -80,12 +80,19 @@ class Writer:
         if self._is_closed:
             self._backlog.release(call.nbytes)
             raise ClientClosed(what="client")
-        self._backlog.add(call)
         self._watch(call.deadline)
-        if self._undecided or not self._was_alone or is_many:
+        is_alone = self._was_alone and not (self._undecided.frames or is_many)  # nobody else is writing: there is nothing to wait for
+        is_more_due = self._is_send_due or self._is_unsettled or self._is_apart_due or bool(self._backlog.calls)
+        if is_alone and self._shared is not None and not is_more_due:
+            for lane in self._add([call], self._shared):
+                lane.send(at_once=True)
+            self._see_to_connections(self._shared)
+            return call.future
+        self._backlog.calls.append(call)
+        if not is_alone:
             self._send_soon()
         elif not self._is_send_due:
-            self._send(at_once=True)  # nobody else is writing, so there is nothing to wait for
+            self._send(at_once=True)
         return call.future
 
     # ------------------------------------------------------------ sending
@@ -104,16 +111,20 @@ class Writer:
             return
         if self._is_unsettled:
             self._settle(shared)
-        if self._undecided:
+        if self._undecided.frames:
             for lane in tuple(self._lanes.values()):
                 lane.send()
         self._send_apart()
-        while self._backlog and not (self._undecided and self._has_full_lane()):
+        while self._backlog.calls and not (self._undecided.frames and self._has_full_lane()):
             calls = self._backlog.take(bytes_target=self._options.frame_bytes_target)
             for lane in self._add(calls, shared) if calls else ():
                 lane.send(at_once=at_once)
-        if self._backlog and self._look_again is None:
+        if self._backlog.calls and self._look_again is None:
             self._look_again = asyncio.get_running_loop().call_later(STALLED_S, self._on_look_again)
+        self._see_to_connections(shared)
+
+    def _see_to_connections(self, shared: LaneShared) -> None:
+        """Have one opened where lanes lack theirs, or another producer id is wanted."""
         if any(lane.connection is None for lane in self._lanes.values()):
             self._want_connection()
         if shared.lanes.numbering.wants_anew:
@@ -176,7 +187,7 @@ class Writer:
     def _answered(self) -> None:
         assert self._shared is not None, "a frame was sent"
         wants_anew = self._shared.lanes.numbering.wants_anew
-        if not self._is_send_due and (self._backlog or self._undecided or self._is_unsettled or wants_anew):
+        if not self._is_send_due and (self._backlog.calls or self._undecided.frames or self._is_unsettled or wants_anew):
             self._send()
 
     # ------------------------------------------------------------ which lane
@@ -303,7 +314,7 @@ class Writer:
 
     @property
     def _has_work(self) -> bool:
-        return not self._is_closed and (bool(self._backlog) or any(frame.content.is_live for frame in self._undecided))
+        return not self._is_closed and (bool(self._backlog.calls) or any(frame.content.is_live for frame in self._undecided))
 
     async def keep_connected(self) -> None:
         """Open connections whenever writes need one. Runs until cancelled."""

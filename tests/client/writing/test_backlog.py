@@ -98,9 +98,9 @@ def test_a_frame_takes_what_follows_in_the_same_cache_up_to_its_size() -> None:
         calls = [call(40), call(40), call(40), call(40, cache=2), call(40, cache=2), call(40, previous=True), call(40), call(500)]
         for each in calls:
             backlog.nbytes += each.nbytes
-            backlog.add(each)
+            backlog.calls.append(each)
         taken = []
-        while backlog:
+        while backlog.calls:
             taken.append([calls.index(each) for each in backlog.take(bytes_target=100)])
         assert taken == [[0, 1], [2], [3, 4], [5], [6], [7]]
 
@@ -113,7 +113,7 @@ def test_calls_that_nobody_waits_for_give_their_room_back() -> None:
         calls = [call(40), call(50), call(60)]
         for each in calls:
             backlog.nbytes += each.nbytes
-            backlog.add(each)
+            backlog.calls.append(each)
         calls[0].future.cancel()
         assert backlog.take(bytes_target=1) == [calls[1]]
         assert backlog.nbytes == 110

@@ -57,10 +57,9 @@ class DiskWatch:
         """Return whether so much can be written that nobody has to have: twice the reserve stays free."""
         return self.free_bytes - nbytes > 2 * self.reserve_bytes
 
-    def check(self) -> None:
-        """Raise DiskFull while the disk is full."""
-        if self.is_full:
-            raise DiskFull(free_bytes=self.free_bytes, reserve_bytes=self.reserve_bytes)
+    def refusal(self) -> DiskFull:
+        """Return what is said to writes while the disk is full."""
+        return DiskFull(free_bytes=self.free_bytes, reserve_bytes=self.reserve_bytes)
 
 
 def drop_ballast(data: Path) -> None:

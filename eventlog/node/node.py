@@ -338,7 +338,8 @@ class Node:
         """Raise where a write would be refused whatever it is."""
         if self.is_stopping:
             raise Stopping
-        self.disk.check()
+        if self.disk.is_full:
+            raise self.disk.refusal()
 
     def own(self, task: "asyncio.Task[Any]") -> None:
         """Keep a task until it ends; an error that escapes it stops the node. Once tasks are ended, it is cancelled."""

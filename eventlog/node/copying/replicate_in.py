@@ -110,8 +110,8 @@ class IncomingAppends:
         except BadMessage:
             self.damaged += 1
             raise
-        if arrived.data:
-            self._node.disk.check()
+        if arrived.data and self._node.disk.is_full:
+            raise self._node.disk.refusal()
         given: Arrived | list[tuple[int, bytes]] = arrived
         if not arrived.data and np.count_nonzero(np.frombuffer(rows, APPEND)["flags"] == CHUNK):
             given = read_pieces(exchange.body, rows=request.rows)

@@ -497,6 +497,7 @@ class Reads:
         says = (upto, is_end, limit)
         message = b"" if pull.limits.is_raw else shared.message(cursor=cursor, place=place, is_stream=pull.is_stream, says=says)
         body = tuple(filter(None, answer.body))
+        is_first = self._alike.is_first(pull)
         delivered = Delivered(
             message=message,
             body=body,
@@ -505,9 +506,10 @@ class Reads:
             upto=upto,
             is_end=is_end,
             parts=answer.parts,
-            shared=SharedFrame(message, body) if self._alike.is_first(pull) else None,
+            shared=SharedFrame(message, body) if is_first else None,
         )
-        self._alike.note(pull, delivered, answer)
+        if is_first:
+            self._alike.note(delivered, answer)
         self._finish(pull, delivered)
 
     def _deliver_nothing(self, pull: Pull, limit: int, *, stalled: Sequence[Stalled]) -> None:

@@ -188,7 +188,10 @@ def begin(context: ReadContext, poll: Poll, *, limit: Callable[[Ints | None], in
     if not cache.options.events:
         raise NoEvents(cache=cache.name)
     asked = segments_of(poll, context.segments) if poll.segments else None
-    cursor = _cursor_of(context, poll, cache=cache, asked=asked)
+    if poll.WhichOneof("from") == "position":
+        cursor = _cursor_at(context, token.decode(poll.position), cache=cache, asked=asked)
+    else:
+        cursor = Cursor.at_id(context.segments, id_asked(poll), asked=asked)
     if poll.latest:
         cursor = Cursor.at_id(context.segments, limit(cursor.asked), asked=cursor.asked)
     is_notify = poll.notify and not poll.max_events
@@ -229,12 +232,6 @@ def segments_of(poll: Poll, segments: int) -> Ints | None:
     if len(asked) != len(poll.segments):
         raise InvalidArgument(why="a segment is asked for twice")
     return asked
-
-
-def _cursor_of(context: ReadContext, poll: Poll, *, cache: CacheState, asked: Ints | None) -> Cursor:
-    if poll.WhichOneof("from") == "position":
-        return _cursor_at(context, token.decode(poll.position), cache=cache, asked=asked)
-    return Cursor.at_id(context.segments, id_asked(poll), asked=asked)
 
 
 def is_state_read(poll: Poll) -> bool:

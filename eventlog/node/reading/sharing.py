@@ -148,10 +148,10 @@ class Alike:
         """Return whether others may get what this pull gets."""
         return self._first is not None and self._first[0] is pull
 
-    def note(self, pull: Pull, delivered: Delivered, answer: Answer) -> None:
-        """Take note of what a pull gets that is the first of its kind."""
-        if self._first is not None and self._first[0] is pull:
-            self._found[self._first[1]] = (delivered, answer)
+    def note(self, delivered: Delivered, answer: Answer) -> None:
+        """Take note of what the pull gets that is the first of its kind."""
+        assert self._first is not None, "`begin` was called"
+        self._found[self._first[1]] = (delivered, answer)
 
 
 def _sameness(pull: Pull) -> Sameness:

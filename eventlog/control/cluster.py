@@ -173,10 +173,13 @@ class ClusterRecords:
             why = f"it is an older copy, at revision {self._revision}; this node has seen {remembered.revision}"
             raise MetadataLost(where=self._where, why=why)
 
-    async def namesake(self, name: str) -> NodeRecord | None:
-        """Return the member of this name, if it is another directory: `join` would take its place for ever."""
+    async def displaced(self, *, name: str, address: str) -> NodeRecord | None:
+        """Return the member whose place `join` would take: of this directory or a copy of it at another address, or else of this name."""
         members = [node.record for node in read_nodes(await self._list(NODE_PREFIX)).values() if not node.record.removed_id]
-        return next((member for member in members if member.name == name and member.incarnation != self._incarnation), None)
+        own = next((member for member in members if member.incarnation == self._incarnation), None)
+        if own is not None and own.address != address:
+            return own
+        return next((member for member in members if member.name == name and member is not own), None)
 
     async def join(self, *, name: str, address: str, clock: Clock, labels: NodeLabels | None = None) -> OwnMember:
         """Become a member, or be one again; return it with its clock, above the ceiling of its number, and without a lease yet.
@@ -322,7 +325,8 @@ class ClusterRecords:
     def _check_own(self, found: Versioned[NodeRecord] | None) -> Versioned[NodeRecord]:
         if found is None:  # of a member that was removed something stays
             raise MetadataLost(where=self._where, why=f"the record of {self.member.name} is gone")
-        return check_own(found, number=self.member.number, name=self.member.name, incarnation=self._incarnation)
+        own = self.member
+        return check_own(found, number=own.number, name=own.name, incarnation=own.incarnation, session=own.session)
 
     # ------------------------------------------------------------ any time
 

@@ -133,13 +133,13 @@ def plan_ceiling(
     return record, CommitPlan(expect={key: own.revision}, puts={key: encode(record)})
 
 
-def check_own(found: Versioned[NodeRecord], *, number: int, name: str, incarnation: str) -> Versioned[NodeRecord]:
-    """Return the record read again after a conflict, if it is still this data directory's.
+def check_own(found: Versioned[NodeRecord], *, number: int, name: str, incarnation: str, session: str) -> Versioned[NodeRecord]:
+    """Return the record read again after a conflict, if it is still this process's; one on a copy of the directory has another session.
 
     Raises:
         MemberReplaced: it is not; this process must stop.
     """
-    if found.record.removed_id or found.record.incarnation != incarnation:
+    if found.record.removed_id or (found.record.incarnation, found.record.session) != (incarnation, session):
         raise MemberReplaced(number=number, name=name)
     return found
 

@@ -132,10 +132,14 @@ async def _join(given: Entrance, incarnation: str, *, cluster: str) -> _Joined:
         raise WrongCluster(where=f"the node at {' or '.join(config.join)}", theirs=cluster, ours=identity.cluster)
     if config.segments not in (identity.segments, SEGMENTS_DEFAULT):
         log.warning("segments_fixed asked=%d cluster=%d", config.segments, identity.segments)
-    namesake = await records.namesake(given.me.name)
-    if namesake is not None and await is_up(namesake, cluster=identity.cluster):
-        why = f"{namesake.name!r} is the member at {namesake.address}, which is up: choose another name, or stop that first"
-        raise BadConfig(option="node_name", why=why)
+    displaced = await records.displaced(name=given.me.name, address=given.me.address)
+    if displaced is not None and await is_up(displaced, cluster=identity.cluster):
+        there = f"{displaced.name!r} is the member at {displaced.address}, which is up"
+        if displaced.incarnation == incarnation:
+            raise BadConfig(
+                option="data", why=f"{config.data} is a copy of a member's: {there}: give an empty directory, or stop that first"
+            )
+        raise BadConfig(option="node_name", why=f"{there}: choose another name, or stop that first")
     member = await records.join(name=given.me.name, address=given.me.address, clock=given.clock, labels=given.me.labels)
     return _Joined(metastore=metastore, records=records, member=member, book=await CacheRecords(metastore).read())
 

@@ -193,18 +193,24 @@ def test_a_damaged_file_that_was_met_stays_in_the_record():
 
 
 def own(found):
-    return check_own(found, number=3, name="n3", incarnation="i3")
+    return check_own(found, number=3, name="n3", incarnation="i3", session="")
 
 
-def test_the_own_record_is_known_by_its_incarnation():
+def test_the_own_record_is_known_by_its_incarnation_and_session():
     found = Versioned(node(3, ceiling=5), 17)
     assert own(found) is found
 
 
 @pytest.mark.parametrize(
-    "found", [Versioned(node(3, incarnation="other"), 1), Versioned(node(3, removed_id=9), 1)], ids=["other", "removed"]
+    "found",
+    [
+        Versioned(node(3, incarnation="other"), 1),
+        Versioned(msgspec.structs.replace(node(3), session="later"), 1),
+        Versioned(node(3, removed_id=9), 1),
+    ],
+    ids=["another directory", "another process", "removed"],
 )
-def test_a_record_that_went_to_another_directory_or_was_removed_is_fatal(found):
+def test_a_record_that_went_to_another_directory_or_process_or_was_removed_is_fatal(found):
     with pytest.raises(MemberReplaced) as caught:
         own(found)
     assert caught.value.number == 3

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import shutil
 import socket
 import subprocess
 
@@ -175,6 +176,17 @@ def test_an_empty_directory_does_not_take_the_place_of_a_member_that_is_up(clust
     assert f"'n2' is the member at {cluster[1].address}, which is up" in last_line(done)
     assert cluster[1].is_running
     assert cluster.status(0).nodes == 3
+
+
+def test_a_copy_of_a_directory_does_not_take_the_place_of_the_member_that_is_up(cluster, tmp_path):
+    see_each_other(cluster, 3)
+    copied = shutil.copytree(cluster[1].data, tmp_path / "data")
+    done = serve("--data", str(copied), *FREE, "--node-name", "n2", "--meta", cluster.metastore)
+    assert done.returncode == 2
+    assert f"{copied} is a copy of a member's" in last_line(done)
+    assert f"'n2' is the member at {cluster[1].address}, which is up" in last_line(done)
+    assert cluster[1].is_running
+    assert cluster.status(0).nodes_live == 3
 
 
 def test_a_node_that_listens_everywhere_is_named_after_its_host(tmp_path):

@@ -28,7 +28,7 @@ from eventlog.integrations.kafka.source import Inside
 from eventlog.limits import CLOCK_AHEAD_MS_MAX, CONNECTION_BYTES_IN_FLIGHT_MAX, FRAME_BYTES_MAX, LEASE_MS, MIB
 from eventlog.mirror.broker import Kafka
 from eventlog.node.cluster.peers import is_of_member
-from eventlog.node.cluster.supervisor import Supervisor, check
+from eventlog.node.cluster.supervisor import Supervisor, check, check_alone
 from eventlog.node.config import NodeConfig, load_config, split_address
 from eventlog.node.figures import metrics_page
 from eventlog.node.freed_memory import keep_freed_memory
@@ -69,6 +69,7 @@ def serve(config: NodeConfig, *, clock: Clock | None = None, on_ready: Callable[
             sys.executable,
             "use one built with --enable-optimizations: puts take a quarter less",
         )
+    check_alone(config)
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     os.umask(0o077)  # the engine's files as well are the owner's alone
     keep_freed_memory()

@@ -87,6 +87,16 @@ def test_three_processes_are_one_cluster_and_end_together(tmp_path):
         assert text.count("stopped clean=True") == 3
 
 
+def test_the_directory_of_several_nodes_is_not_taken_for_one(tmp_path):
+    with several(tmp_path) as found:
+        found.nodes()
+    command = [EVENTLOG, "serve", "--data", tmp_path / "data", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=WITHIN_S, check=False)
+    assert done.returncode == 2
+    assert f"{tmp_path / 'data'} holds the nodes of --processes" in done.stderr
+    assert not (tmp_path / "data" / "member.json").exists()
+
+
 def test_a_node_that_dies_is_started_again(tmp_path):
     with several(tmp_path) as found:
         nodes = found.nodes()

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from eventlog.errors import BadConfig, MemberReplaced
 from eventlog.node.config import PORT_MAX, NodeConfig, environment_of_child, split_address
@@ -211,5 +212,19 @@ def check(config: NodeConfig) -> None:
         config_of(config, index)
     if config.is_managed and not config.join and split_address(config.listen, option="listen")[1] == 0:
         raise BadConfig(option="listen", why="managed-etcd needs a port that is known before the nodes start")
-    if (config.data / "member.json").exists():
+    if _is_of_a_node(config.data):
         raise BadConfig(option="processes", why=f"{config.data} is the directory of one node; give another to several")
+
+
+def check_alone(config: NodeConfig) -> None:
+    """Refuse the directory of several nodes to one: it would find their metadata, and could take the place of the first of them.
+
+    Raises:
+        BadConfig: it is theirs.
+    """
+    if _is_of_a_node(config.data / "0") and not _is_of_a_node(config.data):
+        raise BadConfig(option="data", why=f"{config.data} holds the nodes of --processes: start them with that, or name another directory")
+
+
+def _is_of_a_node(directory: Path) -> bool:
+    return (directory / "member.json").exists()

@@ -11,7 +11,7 @@ from eventlog.client.members.member import OUTAGE_MS_DEFAULT, MemberOptions, OnO
 from eventlog.client.members.work import PREFETCH_DEFAULT, WorkConsumer
 from eventlog.client.reading.filtering import Parameters, Select, filter_of
 from eventlog.client.reading.reads import CacheReads
-from eventlog.client.reading.wanted import ON_TRIMMED, OnTrimmed, Reading, one_of, start_of
+from eventlog.client.reading.wanted import ON_TRIMMED, OnTrimmed, Reading, checked_bytes, one_of, start_of
 from eventlog.errors import InvalidArgument
 from eventlog.groups.record import AssignorName, Mode, checked_name, checked_timeout
 from eventlog.limits import ACK_TIMEOUT_MS_MAX, SESSION_TIMEOUT_MS_DEFAULT
@@ -189,7 +189,7 @@ class CacheConsumers(CacheReads):
         reading = Reading(
             on_trimmed=_no_resync(on_trimmed),
             accept_diverged=accept_diverged,
-            max_bytes=max_bytes,
+            max_bytes=checked_bytes(max_bytes),
             filter=filter_of(where=where, parameters=parameters, select=select, filter=filter, params=params),
         )
         source = await self._source(reading)

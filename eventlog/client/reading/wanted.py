@@ -112,6 +112,13 @@ class Reading:
         return 0 < self.until_id <= answer.last_id
 
 
+def checked_bytes(max_bytes: int) -> int:
+    """Return what an answer may hold at most, as a request can say it; 0: as the node likes. Raises InvalidArgument: below 0."""
+    if max_bytes < 0:
+        raise InvalidArgument(why=f"max_bytes is {max_bytes}: give a number above 0, or 0 for the node's choice")
+    return min(max_bytes, ANSWER_BYTES_MAX)
+
+
 def start_of(*, from_id: int | str | None, from_time: int | datetime | None, position: str | None) -> tuple[Start, Position | None]:
     """Return where a read begins: an id or `latest`, or else a position.
 
@@ -316,8 +323,7 @@ class PollWanted:
         """
         if self.poll_interval_ms is not None and self.poll_interval_ms <= 0:
             raise InvalidArgument(why=f"poll_interval_ms is {self.poll_interval_ms}: give a number above 0")
-        if max_bytes < 0:
-            raise InvalidArgument(why=f"max_bytes is {max_bytes}: give a number above 0, or 0 for the node's choice")
+        max_bytes = checked_bytes(max_bytes)
         if self.listener == "":  # further down that is none, and everything would be read
             raise InvalidArgument(why="listener is empty: leave it out, or name one")
         if self.tail is not None:
@@ -330,7 +336,7 @@ class PollWanted:
             on_stalled=one_of(_ON_STALLED, self.on_stalled, option="on_stalled"),
             read_from=one_of(_READ_FROM, self.read_from, option="read_from"),
             accept_diverged=self.accept_diverged,
-            max_bytes=min(max_bytes, ANSWER_BYTES_MAX),
+            max_bytes=max_bytes,
             listener=self.listener or "",
             goes_on=self.listener is not None and not is_placed,
             filter=filter_of(

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from eventlog.client.members.lanes import LaneAnswer
-from eventlog.errors import ClientClosed, EventLogError
+from eventlog.errors import ClientClosed, EventLogError, InvalidArgument
 from eventlog.groups.record import Place, encode_places, encode_set
 from eventlog.read import token
 from eventlog.read.position import OFFSET_UNKNOWN, Position, SegmentPositions
@@ -146,6 +146,21 @@ def test_who_has_left_hands_out_nothing_of_what_it_had_fetched() -> None:
                 await anext(events)
             with pytest.raises(ClientClosed):
                 await anext(events)
+
+    run(main())
+
+
+def test_how_much_an_answer_may_hold_is_bounded_as_it_is_for_any_reader() -> None:
+    async def main() -> None:
+        node = Coordinating()
+        async with client_of(node) as client:
+            cache = await client.create_cache("c")
+            await cache.put("k", 1)
+            with pytest.raises(InvalidArgument, match="max_bytes is -1: give a number above 0"):
+                await cache.new_consumer("g", max_bytes=-1)
+            node.say(1, dict.fromkeys(range(node.segments), BEGINNING))
+            async with await cache.new_consumer("g", max_bytes=1 << 40) as consumer:  # more than a request can say
+                assert (await anext(consumer.events())).value == 1
 
     run(main())
 

@@ -18,6 +18,7 @@ import msgspec
 import orjson
 from aiohttp import HttpVersion11, web
 
+from eventlog.client.values import CacheInfo
 from eventlog.errors import (
     BodyTooSlow,
     EventLogError,
@@ -264,6 +265,17 @@ def base64_key(key: str | bytes) -> bytes:
         return urlsafe_b64decode(data.rstrip(b"=") + b"=" * (-len(data.rstrip(b"=")) % 4))
     except (UnicodeEncodeError, Base64Error) as error:
         raise InvalidArgument(why=f"key {key!r} is not base64url") from error
+
+
+def given_key(key: str | bytes, info: CacheInfo) -> str | bytes:
+    """Return a key in base64url as the cache has its keys. Raises InvalidArgument: it is not, or is no text where keys are."""
+    data = base64_key(key)
+    if info.key_format == "bytes":
+        return data
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise InvalidArgument(why=f"key {key!r} holds no text in UTF-8, and keys of this cache are text") from error
 
 
 def condition_of(given: Mapping[str, str]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from aiohttp import web
 from eventlog.client.formats import CacheFormat
 from eventlog.client.values import CacheInfo, Entry, Removed, Stored, cache_info, cache_options
 from eventlog.errors import InvalidArgument, NoEntry
-from eventlog.http.calls import Call, Route, answer, base64_key, json_body
+from eventlog.http.calls import Call, Route, answer, given_key, json_body
 from eventlog.http.local import LocalCache, LocalCore
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message
@@ -87,7 +87,7 @@ class EntryRoutes:
         key = call.names["key"]
         if call.choice("key", KEYS, "text") == "text":
             return cache, key.encode() if isinstance(key, str) and (await cache.info()).key_format == "bytes" else key
-        return cache, base64_key(key)
+        return cache, given_key(key, await cache.info())
 
 
 def _condition(call: Call) -> tuple[int | None, bool]:

@@ -17,7 +17,7 @@ from eventlog.client.reading.iterating import EntryBatch
 from eventlog.client.values import CacheInfo
 from eventlog.errors import EventLogError, InvalidArgument
 from eventlog.events import ValueFormat
-from eventlog.http.calls import Call, base64_key, condition_of, told
+from eventlog.http.calls import Call, condition_of, given_key, told
 from eventlog.http.events import BATCH_BYTES, EVENTS_MAX, LINES, EventStream
 from eventlog.http.local import LocalCore, LocalReads
 from eventlog.ids import ID_MAX
@@ -39,12 +39,14 @@ class EntryListing:
         """
         is_base64 = call.choice("key", ("text", "base64"), "text") == "base64"
         left = call.number("max", 0, low=1, high=EVENTS_MAX) or EVENTS_MAX
-        wanted = _wanted(call, is_base64=is_base64)
+        wanted = _wanted(call)
         stream = EventStream(call.request, _EntryLines(), self._core.shared)
         async with self._core.reads(call.text("cache")) as cache:
             info = await cache.info()
             if info.key_format == "bytes" and not is_base64:
                 raise InvalidArgument(why="keys of this cache are bytes: read them in base64url, with ?key=base64")
+            if is_base64 and "prefix" in wanted:
+                wanted["prefix"] = given_key(wanted["prefix"], info)
             if call.request.method == "HEAD":
                 return web.Response(headers=stream.headers)
             try:
@@ -68,11 +70,11 @@ class _EntryLines:
         return orjson.dumps(told(error)) + b"\n"
 
 
-def _wanted(call: Call, *, is_base64: bool) -> dict[str, Any]:
+def _wanted(call: Call) -> dict[str, Any]:
     given = call.parameters
     wanted = condition_of(given)
     if "prefix" in given:
-        wanted["prefix"] = base64_key(given["prefix"]) if is_base64 else given["prefix"]
+        wanted["prefix"] = given["prefix"]
     if "at" in given:
         wanted["at"] = call.number("at", 0, low=1, high=ID_MAX)
     return wanted

@@ -101,6 +101,16 @@ def test_keys_that_are_bytes_are_named_in_base64_and_values_that_are_bytes_come_
     assert ask(node, "GET", "/v1/caches/blobs/entries/%FF%00%FE")[1] == b"\0\xff"
 
 
+def test_keys_that_are_text_may_be_named_in_base64(node: NodeProcess):
+    path = "/v1/caches/orders/entries/w7w?key=base64"
+    assert ask(node, "PUT", path, b"1")[0].status == 201
+    assert ask(node, "GET", "/v1/caches/orders/entries/%C3%BC")[1] == ask(node, "GET", path)[1] == b"1"
+    listed = [json.loads(line) for line in ask(node, "GET", "/v1/caches/orders/entries?key=base64&prefix=w7w")[1].splitlines()]
+    assert [line["key"] for line in listed] == ["w7w"]
+    assert ask(node, "DELETE", path)[0].status == 200
+    assert "no text in UTF-8" in told(ask(node, "GET", "/v1/caches/orders/entries/_w?key=base64")[1])["message"]
+
+
 def test_values_of_an_avro_cache_are_json_over_http(node: NodeProcess):
     assert ask(node, "PUT", "/v1/caches/rows/entries/a", b'{"n": 5}')[0].status == 201
     got, value = ask(node, "GET", "/v1/caches/rows/entries/a")

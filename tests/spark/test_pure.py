@@ -12,7 +12,7 @@ from eventlog.ids import ID_MAX
 from eventlog.integrations.archive.columns import ArchiveColumns
 from eventlog.integrations.archive.ranges import PARTITION_BYTES_MIN, PARTITION_EVENTS_MIN, PARTITIONS_MAX, ranges_of
 from eventlog.integrations.spark.offsets import Scope, id_of, offset_of
-from eventlog.integrations.spark.options import Start, read_options, sink_options
+from eventlog.integrations.spark.options import Start, check_stream, read_options, sink_options
 from eventlog.integrations.spark.values import check_columns
 
 NEEDED = {"servers": "a:1,b:2", "cache": "c"}
@@ -64,6 +64,8 @@ def test_times_are_the_last_id_before_them():
         ({"holdBytes": "5"}, "holdBytes says how much hold keeps"),
         ({"segments": "5-3"}, "numbers and ranges"),
         ({"parameters": "{"}, "parameters is no JSON"),
+        ({"parameters": "[1]"}, "parameters are for where"),
+        ({"params": '{"a": 1}', "where": "key = 'a'"}, "params are for filter"),
         ({"failOnDataLoss": "no"}, "use true or false"),
         ({"fetchBytes": str(1 << 40)}, "fetchBytes"),
         ({"partitions": "-1"}, "partitions is '-1'"),
@@ -73,6 +75,15 @@ def test_times_are_the_last_id_before_them():
 def test_what_cannot_be_is_named(differs, why):
     with pytest.raises(InvalidArgument, match=why.replace("(", "\\(")):
         read_options(NEEDED | differs)
+
+
+@pytest.mark.parametrize(
+    ("differs", "why"), [({"rows": "ranges"}, "one plan"), ({"rows": "state"}, "of a moment"), ({"endingPosition": "id:5"}, "AvailableNow")]
+)
+def test_a_stream_refuses_what_is_for_a_batch(differs, why):
+    check_stream(read_options(NEEDED | {"endingPosition": "latest"}))
+    with pytest.raises(InvalidArgument, match=why):
+        check_stream(read_options(NEEDED | differs))
 
 
 def test_a_sink_puts_unless_it_is_to_insert_and_shares_its_rate_among_tasks():

@@ -187,6 +187,16 @@ def read_options(given: Mapping[str, str]) -> SourceOptions:
     return SourceOptions(**found)
 
 
+def check_stream(asked: SourceOptions) -> None:
+    """Raise InvalidArgument for options that a stream does not have."""
+    if asked.rows == "ranges":
+        raise InvalidArgument(why="rows=ranges is for a batch: they are those of one plan")
+    if asked.rows == "state":
+        raise InvalidArgument(why="rows=state is for a batch: entries are as of a moment, and what happens to them are events")
+    if asked.ending_position != Start(word="latest"):
+        raise InvalidArgument(why="endingPosition is for a batch: a stream goes on, and with the trigger AvailableNow up to the log's end")
+
+
 def sink_options(given: Mapping[str, str]) -> SinkOptions:
     """Return what Spark passes on as options of a sink. Raises as `read_options`."""
     if "truncate" in {name.lower() for name in given}:
@@ -235,6 +245,9 @@ def _check(found: Mapping[str, Any]) -> None:
         raise InvalidArgument(why="filter is a filter of the nodes, which archives do not have: use where")
     if found.get("max_partitions") == 0:
         raise InvalidArgument(why="maxPartitions is 0: a read has one task at least")
+    for name, needs in (("parameters", "where"), ("params", "filter")):
+        if found.get(name) and not found.get(needs):
+            raise InvalidArgument(why=f"{name} are for {needs}: name that, too")
     if "hold_bytes" in found and not found.get("hold"):
         raise InvalidArgument(why="holdBytes says how much hold keeps: name that, too")
     if found.get("max_events_per_trigger") and found.get("max_bytes_per_trigger"):

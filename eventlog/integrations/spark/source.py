@@ -48,7 +48,7 @@ from eventlog.integrations.archive.rounds import range_batches
 from eventlog.integrations.archive.table import File
 from eventlog.integrations.archive.values import CORRUPT, STRUCT, ddl_of, struct_of
 from eventlog.integrations.spark.offsets import Losses, Reported, Scope, id_of, offset_of, report_of
-from eventlog.integrations.spark.options import SourceOptions, Start, read_options, sink_options
+from eventlog.integrations.spark.options import SourceOptions, Start, check_stream, read_options, sink_options
 from eventlog.integrations.spark.pushing import CacheFacts, ColumnComparison, Operator, Pushed, push
 from eventlog.integrations.spark.session import client_of
 from eventlog.integrations.spark.sink import BatchWriter, StreamWriter, frame_layout
@@ -131,10 +131,7 @@ class EventLogSource(DataSource):
 
     def streamReader(self, schema: "StructType") -> "EventsStreamReader":  # noqa: N802 -- Spark's name
         """Return what reads a stream in the columns of `schema`."""
-        if self._asked.rows == "ranges":
-            raise InvalidArgument(why="rows=ranges is for a batch: they are those of one plan")
-        if self._asked.rows == "state":
-            raise InvalidArgument(why="rows=state is for a batch: entries are as of a moment, and what happens to them are events")
+        check_stream(self._asked)
         return EventsStreamReader(self._asked, _shape(self._asked, schema))
 
     def writer(self, schema: "StructType", overwrite: bool) -> "BatchWriter":  # noqa: FBT001 -- Spark's

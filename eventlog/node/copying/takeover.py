@@ -17,7 +17,7 @@ import numpy as np
 from eventlog.arrays import NONE, Ints
 from eventlog.batch.layout import ValueHead, encode_value
 from eventlog.control.cluster import ClusterRecords
-from eventlog.errors import ClockAhead, CorruptData, EventLogError, MetadataLost, MetadataUnavailable
+from eventlog.errors import ClockAhead, CorruptData, EventLogError, MetadataConflict, MetadataLost, MetadataUnavailable
 from eventlog.ids import ID_STEP, FlakeClock
 from eventlog.limits import KEY_INDEX_BYTES_MAX
 from eventlog.node.background import aside
@@ -171,7 +171,9 @@ class TakeOver:
             try:
                 return node.clock.next(len(segments))
             except (ClockAhead, MetadataUnavailable):
-                with suppress(MetadataUnavailable, MetadataLost):  # without metadata nobody leads, and everybody reads on
+                # Without metadata nobody leads, and everybody reads on. Conflicts: many segments given to this node one by one,
+                # as by force-primary, change its record faster than it reads it again.
+                with suppress(MetadataUnavailable, MetadataLost, MetadataConflict):
                     await node.lease.renew()
                 await asyncio.sleep(_AGAIN_MS / 1000)
 
@@ -267,7 +269,7 @@ class TakeOver:
         """Read the records of segments from the store, however long it does not answer: until then their replicas rest."""
         left = set(segments)
         while left:
-            with suppress(MetadataUnavailable, MetadataLost):
+            with suppress(MetadataUnavailable, MetadataLost, MetadataConflict):
                 found = await self._node.records.segments_now(sorted(left))
                 self._replicas.learn_now(found.values())
                 left -= found.keys()

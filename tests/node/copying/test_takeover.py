@@ -7,7 +7,7 @@ import msgspec
 import numpy as np
 
 from eventlog.control.records import Versioned
-from eventlog.errors import MetadataUnavailable
+from eventlog.errors import MetadataConflict, MetadataUnavailable
 from eventlog.node.copying.takeover import Tally
 from tests.node.nodes import with_node
 
@@ -35,6 +35,23 @@ def test_nobody_waits_for_a_term_that_ended_before_it_was_served(tmp_path):
         return await asyncio.wait_for(waiting, 30), await node.takeover.served(np.array([1]), wait_ms=0)
 
     assert with_node(tmp_path, act) == (False, True)
+
+
+def test_a_term_begins_however_often_others_change_the_record_before_its_lease_is_renewed(tmp_path):
+    async def act(node):
+        renew, conflicts = node.lease.renew, iter(range(2))
+
+        async def beaten():
+            if next(conflicts, None) is not None:
+                raise MetadataConflict(key="node/1")
+            await renew()
+
+        node.clock.observe(node.clock.ceiling)
+        node.lease.renew = beaten
+        learn(node, 0, primary=node.number)
+        return await node.takeover.served(np.array([0]), wait_ms=30_000)
+
+    assert with_node(tmp_path, act)
 
 
 def test_segments_that_begin_one_by_one_are_one_line(caplog):

@@ -29,7 +29,7 @@ from eventlog.ids import IdTimes, id_before, time_of
 from eventlog.limits import CLOCK_AHEAD_MS_MAX
 from eventlog_cli.conventions import EndingInOrder, common_options, load_archives, open_client, settings
 from eventlog_cli.output import note, note_interrupt, stdout
-from eventlog_cli.parameters import ID, MOMENT, PARAM, POSITIVE, SEGMENTS, SPAN, START
+from eventlog_cli.parameters import ID, MOMENT, PARAM, POSITIVE, SEGMENTS, SPAN, START, distinct
 from eventlog_cli.render import Render, renderer
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ _PLACES = frozenset({"earliest", "latest", "committed"})
 @click.option("--state-first", is_flag=True, help="Print the entries that there are first, of kind STATE, then what happens after them.")
 @click.option("--where", metavar="SQL", help="Only events that match this condition, as in \"value.total > 2 AND kind <> 'REMOVED'\".")
 @click.option("--filter", "filter", metavar="NAME[@VERSION]", help="Only what this filter, installed on the nodes, lets through.")
-@click.option("--param", "params", type=PARAM, multiple=True, help="A parameter of --filter; again for more.")
+@click.option("--param", "params", type=PARAM, multiple=True, callback=distinct, help="A parameter of --filter; again for more.")
 @click.option("--continuous", is_flag=True, help="With --where on entries: what enters, changes in or leaves the set of those that match.")
 @click.option("--listener", metavar="ID", help="What this listener wants, from where it has acknowledged.")
 @click.option("--select", metavar="FIELDS", help="These fields of the value alone, as in value.total,value.customer.name.")

@@ -13,7 +13,7 @@ from eventlog.errors import BadValue, TooLarge
 from eventlog.limits import VALUE_BYTES_CAP
 from eventlog_cli.conventions import common_options, open_client, open_small_client, settings
 from eventlog_cli.output import id_fields, note, print_row, print_text, stdin, stdout
-from eventlog_cli.parameters import AT, HEADER, PARAM, POSITIVE, SEGMENTS, SEPARATOR, SPAN, VERSION
+from eventlog_cli.parameters import AT, HEADER, PARAM, POSITIVE, SEGMENTS, SEPARATOR, SPAN, VERSION, distinct
 from eventlog_cli.render import json_of_cache
 
 if TYPE_CHECKING:
@@ -208,7 +208,7 @@ _AT_ONCE = 1_000
 @click.option("--prefix", default="", help="Only keys that begin with this.")
 @click.option("--where", metavar="SQL", help='Only entries that match this condition, as in "value.total > 2".')
 @click.option("--filter", "filter", metavar="NAME[@VERSION]", help="Only what this filter, installed on the nodes, lets through.")
-@click.option("--param", "params", type=PARAM, multiple=True, help="A parameter of --filter; again for more.")
+@click.option("--param", "params", type=PARAM, multiple=True, callback=distinct, help="A parameter of --filter; again for more.")
 @click.option("--select", metavar="FIELDS", help="These fields of the value alone, as in value.total,value.customer.name.")
 @click.option("--segments", type=SEGMENTS, help="These segments alone, as in 0,3-7.")
 @click.option("--max", "entries_max", type=POSITIVE, metavar="N", help="End after N entries.")

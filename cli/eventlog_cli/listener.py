@@ -17,6 +17,7 @@ from eventlog_cli.parameters import (
     SPAN,
     START,
     Parsed,
+    distinct,
     format_duration,
     format_seconds,
     format_size,
@@ -58,7 +59,9 @@ def _filtering(function: Any) -> Any:
         (
             click.option("--where", metavar="SQL", help="Only events that match this condition."),
             click.option("--filter", "filter", metavar="NAME[@VERSION]", help="Only what this installed filter lets through."),
-            click.option("--param", "params", type=PARAM, multiple=True, help="A parameter of --filter; again for more."),
+            click.option(
+                "--param", "params", type=PARAM, multiple=True, callback=distinct, help="A parameter of --filter; again for more."
+            ),
             click.option("--select", metavar="FIELDS", help="These fields of the value alone."),
             click.option("--continuous", is_flag=True, help="What enters, changes in or leaves the set of matching entries."),
             click.option("--hold", type=HOLD, help="Retention keeps what is not acknowledged up to this size, or this age; 0: nothing."),

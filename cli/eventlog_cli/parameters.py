@@ -265,6 +265,15 @@ def parse_param(text: str) -> tuple[str, Any]:
         return name, value
 
 
+def distinct(_: click.Context, __: click.Parameter, pairs: tuple[tuple[str, Any], ...]) -> tuple[tuple[str, Any], ...]:
+    """Return pairs of names and values as they were given. Raises BadParameter: one name is there twice."""
+    names = [name for name, _ in pairs]
+    for name in names:
+        if names.count(name) > 1:
+            raise click.BadParameter(f"{name} is given twice")
+    return pairs
+
+
 def parse_separator(text: str) -> bytes:
     """Return a separator as bytes.
 
@@ -288,7 +297,7 @@ def parse_shift(text: str) -> int:
     except ValueError:
         number = 0
     if not 0 < abs(number) <= NUMBER_MAX:
-        raise ValueError(f"{text!r} moves nothing: write a number of events, as in 10, or -10 to go back")
+        raise ValueError(f"{text!r} is no number of events to move by: write one as in 10, or -10 to go back")
     return number
 
 

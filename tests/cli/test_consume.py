@@ -259,6 +259,7 @@ def test_trimmed_history_is_an_error_with_the_first_id_kept() -> None:
         ["--tail", "-3"],
         ["--segments", "x"],
         ["--param", "a=1"],
+        ["--filter", "f", "--param", "a=1", "--param", "a=2"],
         ["--poll-interval", "5s"],
         ["--follow", "--poll-interval", "0"],
         ["--timeout", "0"],

@@ -31,6 +31,7 @@ LATE_AT_MOST = 3.0
 PUTS_AT_MOST = 1.5
 IDLE_CORES_MAX = 0.01
 IDLE_GROWTH_MIB_MAX = 1
+IDLE_EACH_MIB_MAX = 1
 
 
 def run(scale: Scale) -> Iterator[Row]:
@@ -57,9 +58,13 @@ def run(scale: Scale) -> Iterator[Row]:
                 at_most=PUTS_AT_MOST if share == 99 else None,
             )
         mirrors = scale.of(IDLE, quick=8)
+        in_child(_add_idle_caches, node.address, mirrors)
+        memory = resident_bytes(node.address.pid)
         in_child(_add_idle, node.address, brokers.addresses, mirrors)
         seconds = scale.of(IDLE_SECONDS, quick=2)
         time.sleep(seconds / 3)
+        each = (resident_bytes(node.address.pid) - memory) / mirrors / (1 << 20)
+        yield bounded(f"{mirrors} mirrors with nothing to do, memory of each", value=each, unit="MiB", at_most=IDLE_EACH_MIB_MAX)
         before, memory = cpu_seconds(node.address.pid), resident_bytes(node.address.pid)
         time.sleep(seconds)
         cores = (cpu_seconds(node.address.pid) - before) / seconds
@@ -136,13 +141,21 @@ def _puts(address: Address, brokers: str, puts: int, rounds: int) -> tuple[dict[
     return asyncio.run(story())
 
 
-def _add_idle(address: Address, brokers: str, mirrors: int) -> None:
-    """Add mirrors of as many caches, each of one event, and return when all of them are at their ends."""
+def _add_idle_caches(address: Address, mirrors: int) -> None:
+    """Make caches, each of one event."""
     from eventlog import blocking
 
     with blocking.connect(address.text) as client:
         for number in range(mirrors):
             client.create_cache(f"idle-{number}").put("k", number)
+
+
+def _add_idle(address: Address, brokers: str, mirrors: int) -> None:
+    """Add mirrors of as many caches, and return when all of them are at their ends."""
+    from eventlog import blocking
+
+    with blocking.connect(address.text) as client:
+        for number in range(mirrors):
             client.mirrors.add(f"idle-{number}", kafka=brokers, partitions=1)
         for number in range(mirrors):
             assert not client.mirrors.status(f"idle-{number}", wait_ms=120_000).is_behind

@@ -26,7 +26,7 @@ from eventlog.transport.greeting import GreetingOptions
 from eventlog.transport.inside import connect_inside
 from eventlog.transport.stream import Stream
 from eventlog.wire.eventlog_pb2 import Filter, ListListeners, Message, Part, Poll, PollAnswer, Watch
-from eventlog.wire.flow import ProcessBudget
+from eventlog.wire.flow import Arena, ProcessBudget
 from eventlog.wire.session import SessionOptions
 
 _ANSWER_BYTES: Final = 1 * MIB
@@ -89,11 +89,12 @@ class Inside:
         self._dispatch = dispatch
         self._options = GreetingOptions(client=_NAME, session=session, bytes_in_flight_max=PROCESS_BYTES_IN_FLIGHT_MAX)
         self._process = ProcessBudget(PROCESS_BYTES_IN_FLIGHT_MAX)
+        self._arena = Arena()  # one for each shard would keep megabytes for each that has nothing to do
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[Connection]:
         """A connection, until the end of the block."""
-        connection = await connect_inside(self._dispatch, self._options, process=self._process, name=_NAME)
+        connection = await connect_inside(self._dispatch, self._options, process=self._process, arena=self._arena, name=_NAME)
         try:
             yield connection
         finally:

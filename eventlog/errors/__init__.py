@@ -288,7 +288,7 @@ class StoreFenced(Unavailable):
 
 class OutcomeUnknown(Unavailable):
     code = "OUTCOME_UNKNOWN"
-    sentence = "the write was sent but not answered ({why}); read the key, or retry with the same producer"
+    sentence = "the change was sent but not answered ({why}); see whether it is there, or retry a write with the same producer"
     why: str
 
 

@@ -191,6 +191,9 @@ async def _come_back(given: Entrance, joined: _Joined, damage: CorruptData | Los
         keyed = [found.record.id for found in again.book.caches.values() if found.record.options.state]
         try:
             segments = await asyncio.to_thread(cut_faulty if alone else drop_faulty, store, keyed=keyed)
+        except CorruptData as error:
+            away = f"move {config.data / STORE} away and give --accept-data-loss again, which keeps nothing of it"
+            raise CorruptData(where=error.where, why=f"{error.why}; if there is no better copy of the directory, {away}") from error
         finally:
             await asyncio.to_thread(store.close)
         log.error("segments_%s segments=%s", "cut" if alone else "dropped", segments)

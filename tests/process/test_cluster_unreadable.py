@@ -75,6 +75,10 @@ def log_is_damaged_at_its_end(store):
     return is_read(lambda: read_found(store)) and not is_end_read(store)
 
 
+def log_is_not_found(store):
+    return not is_read(lambda: read_found(store))
+
+
 def state_is_damaged(store):
     return not is_read(lambda: store.read_state(b"", b"\xff" * 20, limit=1 << 30))
 
@@ -216,3 +220,22 @@ def test_a_node_that_holds_its_segments_alone_keeps_its_damaged_files_and_serves
             assert node.stop() == 0
         assert "unreadable_kept" in node.log_text()
         assert not (node.data / "store.damaged").exists()
+
+
+def test_a_node_alone_whose_ends_of_logs_cannot_be_read_says_how_to_go_on_without_them(tmp_path):
+    with NodeProcess(tmp_path, "--segments", str(SEGMENTS), "--node-name", "n2", "--accept-data-loss") as node:
+        node.command("cache", "create", "c")
+        load(node.command, count=SOME)
+        node.stop()
+        spoil(node, log_is_not_found)
+        for _ in range(2):
+            node.spawn()
+            assert node.wait() == 1
+            said = node.log_text().strip().splitlines()[-1]
+            assert "CORRUPT_DATA" in said
+            assert f"move {node.data / 'store'} away and give --accept-data-loss again" in said
+        (node.data / "store").rename(tmp_path / "away")
+        node.start()
+        node.command("admin", "force-primary", "--all-lost", "--accept-data-loss")
+        node.command("put", "c", "more", "1")
+        assert json.loads(node.command("size", "c", "--json").stdout)["size"] == 1

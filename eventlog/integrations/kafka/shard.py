@@ -163,6 +163,10 @@ class Shard:
             return outcome_of(trouble, topic=mirror.topic)
         except EventLogError as error:
             return outcome_of_error(error, mirror=mirror.name)
+        except Exception as bug:  # the edge of the shard: whoever asks what it does must hear of it
+            log.exception("mirror_failed mirror=%s shard=%d", mirror.name, self.report.shard)
+            why = f"a fault of the node's, {type(bug).__name__}: its log says where; the shard tries again"
+            return Reaction(next="anew", state="waiting", why=why)
 
     async def _copy(self) -> Reaction:
         mirror, ground = self._mirror, self._ground

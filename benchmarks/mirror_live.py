@@ -27,6 +27,7 @@ PUTS = 3_000
 ROUNDS = 3
 IDLE = 256
 IDLE_SECONDS = 30
+SETTLING_SECONDS = 90  # by then a shard with nothing to do looks once a minute; it begins with five seconds
 LATE_AT_MOST = 3.0
 PUTS_AT_MOST = 1.5
 IDLE_CORES_MAX = 0.01
@@ -62,7 +63,7 @@ def run(scale: Scale) -> Iterator[Row]:
         memory = resident_bytes(node.address.pid)
         in_child(_add_idle, node.address, brokers.addresses, mirrors)
         seconds = scale.of(IDLE_SECONDS, quick=2)
-        time.sleep(seconds / 3)
+        time.sleep(scale.of(SETTLING_SECONDS, quick=1))
         each = (resident_bytes(node.address.pid) - memory) / mirrors / (1 << 20)
         yield bounded(f"{mirrors} mirrors with nothing to do, memory of each", value=each, unit="MiB", at_most=IDLE_EACH_MIB_MAX)
         before, memory = cpu_seconds(node.address.pid), resident_bytes(node.address.pid)

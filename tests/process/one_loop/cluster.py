@@ -38,6 +38,7 @@ class Running:
         self.port = 0
         self.started: Started
         self.server: Server
+        self._listening: socket.socket
         self.is_up = False
 
     @property
@@ -70,18 +71,31 @@ class Running:
 
         self.server = Server(heard, self.cluster.server_options)
         await self.server.start_at(bound)
+        self._listening = bound
         self.is_up = True
         self.cluster.gone[self.node.number] = asyncio.get_running_loop().create_future()
 
     async def kill(self) -> None:
         """End the node without a word: connections are reset, nothing more is sent, written or promised."""
-        self.is_up = False
+        await self._end_listening()
         self.cluster.gone[self.node.number].set_result(None)
         for connection in self.server.connections:
             connection.abort()
         await self.server.stop(grace_ms=0)
         self.node.peers.close()
         await self.started.close(clean=False)
+
+    async def stop(self) -> None:
+        """End the node, in order unless it had to stop by itself."""
+        await self._end_listening()
+        await self.server.stop(grace_ms=0)
+        await self.started.close(clean=not self.fatal)
+
+    async def _end_listening(self) -> None:
+        """Be reached by nobody any more. Asyncio loses the connection that it has accepted in the turn in which its server is closed."""
+        self.is_up = False
+        asyncio.get_running_loop().remove_reader(self._listening)
+        await asyncio.sleep(0)
 
     def cut_off(self) -> None:
         """Break the connections to and from the others, and let none be made; nobody takes anybody for dead."""
@@ -127,9 +141,7 @@ class Cluster:
         self._nobody.close()
         for running in self.nodes:
             if running.is_up:
-                running.is_up = False  # nobody reaches it any more, nor does it anybody
-                await running.server.stop(grace_ms=0)
-                await running.started.close(clean=not running.fatal)
+                await running.stop()
         assert not any(running.fatal for running in self.nodes), [running.fatal for running in self.nodes]
 
     @property

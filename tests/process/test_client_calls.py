@@ -59,7 +59,7 @@ def test_what_is_of_no_use_is_refused_at_the_call_and_the_client_goes_on(node: N
             with pytest.raises(InvalidArgument):
                 await refused
         for broken in (cache.new_consumer("g", instance_id=odd and 5), cache.new_consumer("g", max_bytes=-1)):
-            with pytest.raises((TypeError, ValueError)):
+            with pytest.raises((TypeError, InvalidArgument)):
                 await broken
         async with cache.consumer("g") as consumer:
             for count in (-1, 1.5, 1 << 40):

@@ -24,6 +24,7 @@ from eventlog.errors import BadConfig, EventLogError, NoConnection, Stopping
 from eventlog.http.server import Api, ApiOptions, HttpServer, Probes, render
 from eventlog.ids import id_before
 from eventlog.integrations.kafka.mirrors import Mirrors
+from eventlog.integrations.kafka.shared_reads import SharedReads
 from eventlog.integrations.kafka.source import Inside
 from eventlog.limits import CLOCK_AHEAD_MS_MAX, CONNECTION_BYTES_IN_FLIGHT_MAX, FRAME_BYTES_MAX, LEASE_MS, MIB
 from eventlog.mirror.broker import Kafka
@@ -224,7 +225,7 @@ async def _serve_until(
     )
     outbound = Outbound(node=node.name, kafka=config.kafka, registry=config.registry, allow=config.allow_outbound)
     inside = Inside(dispatcher(node, TABLE), options.session)
-    mirrors = Mirrors(node, inside, outbound=outbound, open_kafka=partial(_open_kafka, outbound))
+    mirrors = Mirrors(node, inside, outbound=outbound, open_kafka=partial(_open_kafka, outbound, SharedReads()))
     services = Services(node, [mirrors])
     table = TABLE | mirrors.table()
     dispatch = dispatcher(node, table)
@@ -249,13 +250,13 @@ async def _serve_until(
         raise error
 
 
-def _open_kafka(outbound: Outbound, name: str) -> Kafka:
+def _open_kafka(outbound: Outbound, reads: SharedReads[Mapping[bytes, bytes]], name: str) -> Kafka:
     """Return Kafka as a node reaches it. Raises NoConnection: it has no such connection, or lacks the client."""
     try:
         from eventlog.integrations.kafka.broker import AioKafka  # noqa: PLC0415 -- an extra, and loaded where something is mirrored
     except ModuleNotFoundError as error:
         raise NoConnection(node=outbound.node, why=f"lacks {error.name}: pip install 'eventlog[kafka]' there") from error
-    return AioKafka(name, outbound)
+    return AioKafka(name, outbound, reads)
 
 
 def is_unoptimized(built: Mapping[str, object]) -> bool:

@@ -68,8 +68,8 @@ class Kafka(Protocol):
         """Delete a topic; one that is not there is one that was deleted."""
         ...
 
-    async def records(self, topic: str) -> dict[bytes, bytes]:
-        """Return the last committed record of each key of a topic with one partition, up to its end when this is called."""
+    async def records(self, topic: str) -> Mapping[bytes, bytes]:
+        """Return the last committed record of each key of a topic with one partition, at least up to its end when this is called."""
         ...
 
     def read(self, topic: str, partitions: int) -> AsyncGenerator[list[TopicRecord], None]:

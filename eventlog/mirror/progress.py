@@ -92,6 +92,12 @@ def snapshot_key(mirror: Mirror, shard: int) -> bytes:
     return f"{mirror.name}/{mirror.cache}/snapshot/{shard}".encode()
 
 
+def of_shard(records: Mapping[bytes, bytes], mirror: Mirror, shard: int, *, of: Ints) -> dict[bytes, bytes]:
+    """Return the records of a shard with the segments `of`: the topic has those of all mirrors of a prefix."""
+    own = (snapshot_key(mirror, shard), signal_key(mirror, shard), *(key_of(mirror, segment) for segment in of.tolist()))
+    return {key: records[key] for key in own if key in records}
+
+
 def snapshot_of(records: Mapping[bytes, bytes], mirror: Mirror, shard: int, *, cluster: str, term: int) -> SnapshotProgress:
     """Return how far a shard's snapshot is, from the latest records. Raises what `places` does."""
     begun = SnapshotProgress(cluster=cluster, generation=mirror.generation, term=term)

@@ -3,6 +3,7 @@
 import pytest
 
 from eventlog.integrations.kafka.broker import RECORDS_MAX, AioKafka, AioWriter
+from eventlog.integrations.kafka.shared_reads import SharedReads
 from eventlog.node.outbound import Outbound
 from eventlog.testing.kafka_contract import KafkaContract, batches, run
 
@@ -15,7 +16,7 @@ class TestAioKafka(KafkaContract):
         self.broker = broker
 
     def client(self) -> AioKafka:
-        return AioKafka(self.broker, Outbound(node="n", kafka={}, allow=()))
+        return AioKafka(self.broker, Outbound(node="n", kafka={}, allow=()), SharedReads())
 
     def test_a_producer_is_worn_before_its_sequences_come_to_their_end(self, topic: str) -> None:
         async def work() -> None:

@@ -98,3 +98,11 @@ def test_places_only_move_where_there_were_events():
     moved, rows = progress.moved(at, segments=nothing, ids=nothing, offsets=nothing, epochs=nothing)
     assert rows.tolist() == []
     assert msgspec.json.encode(moved.ids.tolist()) == msgspec.json.encode(at.ids.tolist())
+
+
+def test_a_shard_is_given_its_own_records_of_a_topic_that_all_mirrors_write_into():
+    one, other = mirror(has_snapshot=True), mirror(name="other")
+    own = {**records(), progress.snapshot_key(one, 3): b"1", progress.signal_key(one, 3): b"2"}
+    others = {progress.key_of(one, 2): b"3", progress.key_of(other, 1): b"4"}
+    others |= {progress.snapshot_key(one, 4): b"5", progress.signal_key(other, 3): b"6"}
+    assert progress.of_shard({**others, **own}, one, 3, of=OF) == own

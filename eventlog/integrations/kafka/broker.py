@@ -28,6 +28,7 @@ from aiokafka.errors import (
 
 from eventlog.errors import KafkaFailed
 from eventlog.integrations.kafka.batches import builders_of
+from eventlog.integrations.kafka.shared_reads import SharedReads
 from eventlog.kafka.records import RecordBatch
 from eventlog.limits import MIRROR_BATCH_BYTES_MAX
 from eventlog.mirror.broker import RECORD_BYTES_MAX_DEFAULT, TopicRecord, Trouble
@@ -92,10 +93,11 @@ async def _told(within_s: float = WAIT_S) -> AsyncIterator[None]:
 class AioKafka:
     """A cluster of Kafka as one node reaches it."""
 
-    def __init__(self, name: str, outbound: Outbound) -> None:
-        """Take the name of a connection, or a broker's address. Raises NoConnection."""
+    def __init__(self, name: str, outbound: Outbound, reads: SharedReads[Mapping[bytes, bytes]]) -> None:
+        """Take the name of a connection, or a broker's address, and what is read for all shards of the node. Raises NoConnection."""
         self._connection: KafkaConnection = outbound.connection(name)
         self._outbound = outbound
+        self._reads = reads
         self.name = name
 
     async def options(self) -> dict[str, Any]:
@@ -225,14 +227,18 @@ class AioKafka:
 
     # ------------------------------------------------------------ progress
 
-    async def records(self, topic: str) -> dict[bytes, bytes]:
-        """Return the last committed record of each key of a topic with one partition.
+    async def records(self, topic: str) -> Mapping[bytes, bytes]:
+        """Return the last committed record of each key of a topic with one partition; others may be given the same mapping.
 
-        Read up to its end as it is when this is called, open transactions of others included: what they leave open hides what is behind it.
+        Read up to its end as it is when this is called or later, open transactions of others included: what they leave open hides what is
+        behind it.
 
         Raises:
             Trouble: Kafka is away, or does not say.
         """
+        return await self._reads.get((self.name, topic), lambda: self._records(topic))
+
+    async def _records(self, topic: str) -> Mapping[bytes, bytes]:
         place = TopicPartition(topic, 0)
         found: dict[bytes, bytes] = {}
         async with _told(PATIENT_S), self._consumer("read_uncommitted", place) as consumer:

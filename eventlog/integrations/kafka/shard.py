@@ -178,7 +178,7 @@ class Shard:
         async with AsyncExitStack() as stack:
             async with self._patient(kafka):
                 writer = await stack.enter_async_context(kafka.writer(transactional_id(ground.cluster, mirror, self.report.shard)))
-                records = await kafka.records(mirror.progress_topic)
+                records = progress.of_shard(await kafka.records(mirror.progress_topic), mirror, self.report.shard, of=own)
             cluster, term = ground.cluster, self.report.term
             snapshot = progress.snapshot_of(records, mirror, self.report.shard, cluster=cluster, term=term)
             async with ground.source(mirror) as source:

@@ -162,7 +162,13 @@ def test_what_its_sender_did_not_expect_is_told_as_the_broker_told_it() -> None:
     raised.__cause__ = InvalidProducerIdMapping()
     found = trouble_of(raised)
     assert (found.code, outcome_of(found, topic="t").next, outcome_of(found, topic="t").state) == (49, "anew", "starting")
-    assert trouble_of(KafkaError("of its own")).code is None
+    for cause in (None, OSError(49, "no broker's number")):
+        own = KafkaError("of its own")
+        own.__cause__ = cause
+        assert (trouble_of(own).code, str(trouble_of(own))) == (None, f"KafkaError: {own}")
+    fenced = ProducerFenced()
+    fenced.__cause__ = InvalidProducerIdMapping()
+    assert trouble_of(fenced).code == 90, "what has a number of its own keeps it"
 
 
 def test_what_aiokafka_forgets_is_not_printed_and_all_else_is(caplog: pytest.LogCaptureFixture) -> None:

@@ -70,6 +70,15 @@ def test_errors_of_ours(error, next_, state):
     assert (found.state in STANDING) is (found.next == "stop")
 
 
+def test_what_is_waited_for_is_said_in_words_that_tell_it_from_a_broker_that_is_away():
+    said = {code: outcome_of(Trouble(code, "as it said"), topic="t").why for code in (None, 3, 5, 7, 15, 19, 20)}
+    assert said == {
+        **dict.fromkeys((None, 7), "Kafka is away: as it said"),
+        **dict.fromkeys((5, 15, 19, 20), "Kafka takes no transaction: as it said"),
+        3: "topic t is not there",
+    }
+
+
 def test_what_needs_a_person_says_what_to_do():
     assert "eventlog mirror pause orders" in outcome_of_error(EventsTrimmed(first_id=9, lost=3), mirror="orders").why
     assert "--accept-diverged" in outcome_of_error(PositionDiverged(segment=1, after=2, upto=3), mirror="orders").why
@@ -84,6 +93,8 @@ def test_what_needs_a_person_says_what_to_do():
         (2, [(1, 1, 3, 1), (0, 2, 3, 2)], "partition 1 of topic t has 1 in-sync replicas of 3, fewer than its min.insync.replicas of 2"),
         (None, [(0, 1, 3, 1)], None),
         (1, [(0, 1, 1, 1), (1, -1, 2, 2)], "no broker that runs can lead partition 1 of topic t, which has 2 replicas"),
+        (2, [(2, 1, 3, 1), (1, -1, 3, 0), (0, 1, 3, 2)], "no broker that runs can lead partition 1 of topic t, which has 3 replicas"),
+        (1, [(0, 0, 1, 1)], None),
         (2, [], None),
     ],
 )

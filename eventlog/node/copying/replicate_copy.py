@@ -182,6 +182,7 @@ class Copies:
         self._is_opening = False
         self._open: dict[int, _Open] = {}
         self._counters: dict[int, Counters] = {}
+        self._damaged: dict[int, tuple[int, int]] = {}  # by segment, (epoch, transfer) of a copy of which a piece is missing
         self._turns: defaultdict[int, asyncio.Lock] = defaultdict(asyncio.Lock)
         self.installed = 0
 
@@ -310,17 +311,23 @@ class Copies:
             yield
 
     async def _in_turn(self, command: Any, act: Callable[[Any], Coroutine[Any, Any, None]], receipt: Receipt | None) -> None:
-        """Do the steps of one segment one after the other; a step that cannot be done ends the process, as a write would."""
+        """Do the steps of one segment one after the other; a step that cannot be done ends the process, as a write would.
+
+        Nothing of a copy counts behind a piece that is damaged: its primary has sent more of it meanwhile, perhaps its end. Nobody
+        acknowledges that, so the primary begins another copy.
+        """
+        name = command.epoch, command.transfer
         async with self._turns[command.segment]:
             try:
-                await act(command)
+                if self._damaged.get(command.segment) != name:
+                    await act(command)
+                    self._replicas.carry_out(self._replicas.core.installed(command))
             except BadMessage as error:
                 log.warning("copy_damaged segment=%d error=%s", command.segment, error)
-                return
+                self._damaged[command.segment] = name
             except EventLogError as error:
                 self._node.fatal(error)
                 return
-            self._replicas.carry_out(self._replicas.core.installed(command))
         self._node.incoming.done(receipt)
 
     async def _drop(self, command: asked.BeginInstall) -> None:

@@ -53,10 +53,10 @@ def counters_of(*caches):
     return COUNTERS, seal(msgspec.msgpack.encode(Counters(caches=list(caches))))
 
 
-async def install(node, *pieces):
+async def install(node, *pieces, transfer=7):
     """Have pieces of a copy arrive from member 2, and be stored."""
     receipt = Receipt(exchange=FakeExchange(Message()), name=(Replica(2, "first"), 1), given=list(pieces))
-    node.copies.commands()[InstallPart](InstallPart(segment=0, epoch=1, transfer=7, part=0), receipt)
+    node.copies.commands()[InstallPart](InstallPart(segment=0, epoch=1, transfer=transfer, part=0), receipt)
     await until_idle()
 
 
@@ -220,6 +220,32 @@ def test_a_copy_whose_end_is_on_disk_has_its_state_there_too(tmp_path):
         assert after.ends.ids[0] == pin
         assert after.state.rows.get(key) == rows[0][1]
         assert load_marks(MemoryStore(after))[0][0] == pin
+
+    with_node(tmp_path, act)
+
+
+def test_a_copy_of_which_a_piece_came_damaged_is_no_replica_and_the_next_one_is(tmp_path):
+    """Its primary sends several pieces at once, and the end behind them: none of it may count, however sound it is."""
+
+    async def act(node):
+        cache = await cache_of(node)
+        pin, key = int(node.core.ends.max()), entry_key(0, cache.cache_id, b"k")
+        rows = [(key, encode_entry(pin, b"v"))]
+        sound = bytearray(pack(rows))
+        end = EndInstall(segment=0, epoch=1, transfer=7, pin=pin, end_epoch=1, history=(EpochStart(1, 1, 0),))
+        damaged = (STATE, bytes([*sound[:-1], sound[-1] ^ 1]))
+        receipt = Receipt(exchange=FakeExchange(Message()), name=(Replica(2, "first"), 1), given=[damaged])
+        node.copies.commands()[InstallPart](InstallPart(segment=0, epoch=1, transfer=7, part=0), receipt)
+        await install(node, counters_of())
+        node.copies.commands()[EndInstall](end, None)
+        await until_idle()
+        assert node.copies.installed == 0
+        assert receipt.due == 1  # nothing goes on for the message that brought it
+        await install(node, (STATE, bytes(sound)), counters_of(), transfer=8)
+        node.copies.commands()[EndInstall](replace(end, transfer=8), None)
+        await until_idle()
+        assert node.copies.installed == 1
+        assert node.store.get_many([key]) == [rows[0][1]]
 
     with_node(tmp_path, act)
 

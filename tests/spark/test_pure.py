@@ -11,7 +11,7 @@ from eventlog.errors import CacheRecreated, InvalidArgument, PositionMismatch
 from eventlog.ids import ID_MAX
 from eventlog.integrations.archive.columns import ArchiveColumns
 from eventlog.integrations.archive.ranges import PARTITION_BYTES_MIN, PARTITION_EVENTS_MIN, PARTITIONS_MAX, ranges_of
-from eventlog.integrations.spark.offsets import Scope, id_of, offset_of
+from eventlog.integrations.spark.offsets import Scope, after_of, id_of, offset_of
 from eventlog.integrations.spark.options import Start, check_stream, read_options, sink_options
 from eventlog.integrations.spark.values import check_columns
 
@@ -120,6 +120,19 @@ def test_an_offset_of_version_1_stays_readable():
     golden = json.loads((Path(__file__).parents[1] / "golden" / "spark_offset.json").read_text())
     assert id_of(golden, SCOPE) == 913795201019936769
     assert offset_of(913795201019936769, SCOPE) == golden
+
+
+def test_a_micro_batch_begins_where_its_start_is_and_the_first_one_where_its_end_says():
+    begun = {"v": 1, "cluster": "c-1", "cache": "orders", "cache_id": 7, "id": "5", "after": "9"}
+    assert offset_of(5, SCOPE, after=9) == begun
+    assert id_of(begun, SCOPE) == 5
+    assert after_of(offset_of(5, SCOPE), offset_of(8, SCOPE), SCOPE) == 5
+    assert [after_of(begun, end, SCOPE) for end in (begun, offset_of(12, SCOPE))] == [9, 9], "nothing before the id is read, whatever comes"
+    ended = offset_of(12, SCOPE, after=9)
+    assert [after_of(offset_of(found, SCOPE), ended, SCOPE) for found in (5, 11, 20)] == [9, 9, 9], "found elsewhere when it is done again"
+    assert [after_of(ended, end, SCOPE) for end in (ended, offset_of(15, SCOPE))] == [12, 12]
+    with pytest.raises(InvalidArgument, match="'x' in the checkpoint is none"):
+        after_of(begun, ended | {"after": "x"}, SCOPE)
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from pyspark.sql.types import LongType, StructField, StructType
 
 from eventlog import blocking
 from eventlog.errors import EventLogError
-from eventlog.ids import time_of
+from eventlog.ids import id_before, time_of
 from eventlog.integrations.spark.source import EventLogSource
 from tests.process.clusters import ClusterProcesses
 from tests.process.nodes import NodeProcess
@@ -255,6 +255,76 @@ def test_a_batch_that_is_done_again_has_the_same_rows(spark: Any, node: NodeProc
     run(frame, batches, check)
     assert sorted(batches.ids[last]) == sorted(before[last])
     assert batches.all == [event.id for event in cache.events()]
+
+
+def test_a_first_micro_batch_that_is_done_again_has_the_same_rows(
+    spark: Any, node: NodeProcess, client: blocking.Client, tmp_path: Path
+) -> None:
+    cache, check, batches, first = client.create_cache("first"), tmp_path / "check", Batches(), threading.Event()
+    cache.put_many([(f"k{key}", key) for key in range(100)])
+
+    def saw(frame: Any, number: int) -> None:
+        batches(frame, number)
+        first.set()
+
+    def start(wait_ms: int) -> Any:
+        frame = stream(spark, node.address, "first", maxWaitMs=str(wait_ms), hold="spark-first", holdBytes="1000000").load()
+        return frame.writeStream.foreachBatch(saw).option("checkpointLocation", str(check)).start()
+
+    query = start(60_000)  # without rows its first micro-batch would be over before any come
+    for _ in range(1_000):
+        cache.put("k", 0)
+        if first.wait(0.1):
+            break
+    query.stop()
+    shutil.rmtree(check / "commits")
+    for place in (check / "offsets").iterdir():
+        if place.name not in {"0", ".0.crc"}:
+            place.unlink()
+    before = sorted(batches.ids[0])
+    batches.ids.clear()
+    cache.put_many([(f"late{key}", key) for key in range(20)])
+    query = start(100)
+    query.processAllAvailable()
+    query.stop()
+    assert before
+    assert sorted(batches.ids[0]) == before
+    assert batches.all == [event.id for event in cache.events() if event.id >= before[0]]
+
+
+def test_a_stream_that_begins_ahead_of_the_log_stands_at_its_end_and_leaves_out_what_comes_before(
+    node: NodeProcess, client: blocking.Client
+) -> None:
+    cache = client.create_cache("ahead")
+    cache.put("k", 0)
+    ahead = id_before(time_of(cache.log_ends().last_id) + 3_000)
+    options = {"servers": node.address, "cache": "ahead", "startingPosition": f"id:{ahead}", "maxWaitMs": "10", "hold": "spark-ahead"}
+    columns = StructType([StructField("id", LongType())])
+
+    def reader() -> Any:
+        return EventLogSource(options).streamReader(columns)
+
+    def ids(of: Any, start: Any, end: Any) -> list[int]:
+        return [id_ for part in of.partitions(start, end) for batch in of.read(part) for id_ in batch.column("id").to_pylist()]
+
+    one = reader()
+    start = one.initialOffset()
+    assert int(start["id"]) <= cache.log_ends().last_id < ahead
+    cache.put("k", 1)  # at or below the id
+    assert one.latestOffset(start, ReadAllAvailable()) == start
+    deadline = time.monotonic() + 60
+    while cache.log_ends().last_id <= ahead:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)  # the log's end goes with the clock
+    cache.put("k", 2)
+    wanted = max(event.id for event in cache.events())
+    for of in (one, reader()):  # the second one is of a query that was started again: it has the offset of its checkpoint
+        end = of.latestOffset(start, ReadAllAvailable())
+        while end == start:
+            end = of.latestOffset(start, ReadAllAvailable())
+        assert ids(of, start, end) == [wanted]
+        assert of.latestOffset(end, ReadAllAvailable()) == end
+    assert ids(reader(), reader().initialOffset(), end) == [wanted], "where a query begins is found elsewhere by then"
 
 
 def test_a_checkpoint_of_another_cache_ends_the_query(spark: Any, node: NodeProcess, client: blocking.Client, tmp_path: Path) -> None:

@@ -22,9 +22,13 @@ class Scope:
     cache_id: int
 
 
-def offset_of(id_: int, scope: Scope) -> dict[str, Any]:
-    """Return a place as Spark keeps it: the keys in this order, the id as text, since JSON's numbers end at 2^53 elsewhere."""
-    return {"v": VERSION, "cluster": scope.cluster, "cache": scope.cache, "cache_id": scope.cache_id, "id": str(id_)}
+def offset_of(id_: int, scope: Scope, *, after: int | None = None) -> dict[str, Any]:
+    """Return a place as Spark keeps it: the keys in this order, the id as text, since JSON's numbers end at 2^53 elsewhere.
+
+    `after`: behind which id a query begins, where that is ahead of the log's end, and in the end of its first micro-batch with rows.
+    """
+    found = {"v": VERSION, "cluster": scope.cluster, "cache": scope.cache, "cache_id": scope.cache_id, "id": str(id_)}
+    return found if after is None else found | {"after": str(after)}
 
 
 def id_of(offset: Mapping[str, Any], scope: Scope) -> int:
@@ -42,7 +46,21 @@ def id_of(offset: Mapping[str, Any], scope: Scope) -> int:
             raise PositionMismatch(what=what)
     if offset.get("cache_id") != scope.cache_id:
         raise CacheRecreated(cache=scope.cache)
-    text = offset.get("id")
+    return _id_in(offset, "id")
+
+
+def after_of(start: Mapping[str, Any], end: Mapping[str, Any], scope: Scope) -> int:
+    """Return behind which id the micro-batch between two offsets begins. Raises as `id_of`.
+
+    Spark keeps ends alone. Where a query begins it asks anew when it does the first micro-batch again, and the answer may be another.
+    """
+    if start != end and "after" in end:
+        return _id_in(end, "after")
+    return max(id_of(start, scope), _id_in(start, "after") if "after" in start else 0)
+
+
+def _id_in(offset: Mapping[str, Any], name: str) -> int:
+    text = offset.get(name)
     if not (isinstance(text, str) and text.isascii() and text.isdigit() and len(text) < 20 and int(text) <= ID_MAX):
         raise InvalidArgument(why=f"the id {text!r} in the checkpoint is none")
     return int(text)

@@ -47,7 +47,7 @@ from eventlog.integrations.archive.reading import Archive, open_archive
 from eventlog.integrations.archive.rounds import range_batches
 from eventlog.integrations.archive.table import File
 from eventlog.integrations.archive.values import CORRUPT, STRUCT, ddl_of, struct_of
-from eventlog.integrations.spark.offsets import Losses, Reported, Scope, id_of, offset_of, report_of
+from eventlog.integrations.spark.offsets import Losses, Reported, Scope, after_of, id_of, offset_of, report_of
 from eventlog.integrations.spark.options import SourceOptions, Start, check_stream, read_options, sink_options
 from eventlog.integrations.spark.pushing import CacheFacts, ColumnComparison, Operator, Pushed, push
 from eventlog.integrations.spark.session import client_of
@@ -527,25 +527,25 @@ class EventsStreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvaila
         options = self._options
         return Scope(cluster=client_of(options).cluster, cache=options.cache, cache_id=self._cache.info().id)
 
-    def _offset(self, id_: int) -> dict[str, Any]:
-        return offset_of(id_, self._scope)
-
     def _id(self, offset: dict[str, Any]) -> int:
         return id_of(offset, self._scope)
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 -- Spark's name
-        """Return where a new query begins; the same each time it is asked."""
+        """Return where a new query begins, the log's end for one that is to begin ahead of it; the same each time it is asked.
+
+        A query whose first micro-batch was not done asks again when it is started again, and then the log may end elsewhere: so the end of
+        that one says behind which id it begins, and nothing is let go of here that a listener holds for it.
+        """
         if self._initial is None:
-            at = self._begin(self._options.starting_position or Start(word="latest"))
-            self._hold(at)
-            self._initial = self._offset(at)
+            after, end = self._begin(self._options.starting_position or Start(word="latest")), self._cache.log_ends().last_id
+            self._initial = offset_of(min(after, end), self._scope, after=after if after > end else None)
         return self._initial
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 -- Spark's name
         """Return where the next micro-batch ends; waits a little where there is nothing, so that an idle query does not ask on and on."""
-        after = self._id(start)
         if not self._is_held:
-            self._hold(after)
+            self._hold(self._id(start))
+        after = after_of(start, start, self._scope)
         self._count_lost(after)
         limits = {
             "max_events": limit.max_rows if isinstance(limit, ReadMaxRows) else 0,
@@ -558,7 +558,7 @@ class EventsStreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvaila
             plan = self._planned = self._plan_moments(after, **limits)
             self._is_idle = not plan.events and self._target is None
             if plan.events:
-                return self._offset(plan.upto)
+                return offset_of(plan.upto, self._scope, after=after if start == self._initial else None)
             if time.monotonic() >= deadline or self._is_still(after, deadline):
                 return start
             time.sleep(_MOMENT_S)  # what has come is of the moment that is passing
@@ -626,7 +626,7 @@ class EventsStreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvaila
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[RangePartition]:
         """Return what the tasks of a micro-batch read: the same for the same ends, whenever it is asked."""
-        after, upto, plan = self._id(start), self._id(end), self._planned
+        after, upto, plan = after_of(start, end, self._scope), self._id(end), self._planned
         if plan is None or (plan.after, plan.upto) != (after, upto):
             plan = self._plan(after, upto=upto)
         return self._partitions(plan)

@@ -1,7 +1,9 @@
 """How a node is configured: options, a TOML file, the environment, checked before anything is opened."""
 
+import ipaddress
 import os
 import re
+import socket
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
@@ -37,9 +39,11 @@ from eventlog.node.outbound import (
 
 ENVIRONMENT_PREFIX = "EVENTLOG_NODE_"
 _SIZE = re.compile(r"([0-9]{1,18})\s*(B|[KMGT]i?B)?")
+_NUMBER = re.compile(r"-?[0-9]{1,18}")
 _NAME = re.compile(r"[!-~]{0,200}")
 _PORT = re.compile(r"[0-9]{1,5}")
 PORT_MAX = 65_535
+_TOKEN_BYTES_MIN = 16
 _RANGES = {
     "connections_max": (1, 1 << 20),
     "retention_interval_ms": (1, 1 << 31),
@@ -189,11 +193,7 @@ def _convert(name: str, value: Any) -> Any:
             return str(value).lower() in {"1", "true", "yes"}
         raise BadConfig(option=name, why=f"{value!r} is neither true nor false")
     if isinstance(default, int):
-        match = _SIZE.fullmatch(str(value).strip())
-        if match is None or isinstance(value, bool):
-            expected = "a size: write a number and one of B KB MB GB TB KiB MiB GiB TiB" if "bytes" in name else "a number"
-            raise BadConfig(option=name, why=f"{value!r} is not {expected}")
-        return int(match[1]) * _UNITS[match[2]]
+        return _number(name, value)
     if isinstance(default, tuple | Mapping):
         return _texts(name, value) if isinstance(default, tuple) else read_tables(value, option=name, make=_TABLES[name])
     if isinstance(default, Path) and isinstance(value, Path):
@@ -202,6 +202,16 @@ def _convert(name: str, value: Any) -> Any:
     if not isinstance(value, str) or "\0" in value or (is_path and not value):
         raise BadConfig(option=name, why=f"{value!r} is not a {'path' if is_path else 'text'}")
     return Path(value) if is_path else value
+
+
+def _number(name: str, value: Any) -> int:
+    """Return a size, which may have a unit, where the name says that it counts bytes; else a plain number."""
+    text, is_size = "" if isinstance(value, bool) else str(value).strip(), "bytes" in name
+    match = (_SIZE if is_size else _NUMBER).fullmatch(text)
+    if match is None:
+        expected = "a size: write a number and one of B KB MB GB TB KiB MiB GiB TiB" if is_size else "a whole number"
+        raise BadConfig(option=name, why=f"{value!r} is not {expected}")
+    return int(match[1]) * _UNITS[match[2]] if is_size else int(text)
 
 
 def _texts(name: str, value: Any) -> tuple[str, ...]:
@@ -225,6 +235,7 @@ def _check(config: NodeConfig) -> None:
             raise BadConfig(option=option, why=f"{number} is not from {low} to {high}")
     check_patterns(config.allow_outbound, option="allow_outbound")
     _check_addresses(config)
+    join_token(config)
 
 
 def _check_addresses(config: NodeConfig) -> None:
@@ -235,11 +246,33 @@ def _check_addresses(config: NodeConfig) -> None:
     for option, address in told:
         if not split_address(address, option=option)[1]:
             raise BadConfig(option=option, why=f"{address!r} names no port")
+    if config.advertise and _is_wildcard(split_address(config.advertise, option="advertise")[0]):
+        why = f"{config.advertise!r} stands for every address of a host, and others reach none by it: name the one of this host"
+        raise BadConfig(option="advertise", why=why)
     for option in ("listen", "http"):
         listened: str = getattr(config, option)
         host, _ = split_address(listened, option=option)
         if not config.insecure and not _is_loopback(host, option=option):
             raise Insecure(address=listened)
+
+
+def join_token(config: NodeConfig) -> bytes:
+    """Return the join token, empty for none.
+
+    Raises:
+        BadConfig: its file cannot be read, or holds none.
+    """
+    if not config.join_token_file:
+        return b""
+    try:
+        token = Path(config.join_token_file).read_bytes().strip()
+    except OSError as error:
+        raise BadConfig(option="join_token_file", why=f"{config.join_token_file}: {error.strerror}") from error
+    if len(token) < _TOKEN_BYTES_MIN:
+        raise BadConfig(
+            option="join_token_file", why=f"{config.join_token_file} holds {len(token)} bytes; {_TOKEN_BYTES_MIN} are the least"
+        )
+    return token
 
 
 def split_address(address: str, *, option: str) -> tuple[str, int]:
@@ -258,6 +291,18 @@ def split_address(address: str, *, option: str) -> tuple[str, int]:
     except UnicodeError as error:
         raise BadConfig(option=option, why=f"{name!r} is no name that a host can have: {error.__cause__ or error}") from error
     return name, int(port)
+
+
+def _is_wildcard(host: str) -> bool:
+    """Return whether it is the address that means all of a host's, in any of the spellings that systems take (`0` is one)."""
+    try:
+        found = ipaddress.ip_address(host)
+    except ValueError:
+        try:
+            return not any(socket.inet_aton(host))
+        except OSError:  # a name
+            return False
+    return (getattr(found, "ipv4_mapped", None) or found).is_unspecified
 
 
 def _is_loopback(host: str, *, option: str) -> bool:

@@ -39,7 +39,7 @@ from eventlog.node.cluster.forcing import Forcing
 from eventlog.node.cluster.forward import Forwarding
 from eventlog.node.cluster.greeting import PeerIdentity
 from eventlog.node.cluster.health import ClusterHealth
-from eventlog.node.cluster.joining import Joiners, join_token
+from eventlog.node.cluster.joining import Joiners
 from eventlog.node.cluster.leaders import Leaders
 from eventlog.node.cluster.leaving import Leaving
 from eventlog.node.cluster.managed import Managed
@@ -48,7 +48,7 @@ from eventlog.node.cluster.peers import Peers, is_of_member
 from eventlog.node.cluster.primaries import Primaries
 from eventlog.node.cluster.rebalance import SegmentReports, SegmentSizes
 from eventlog.node.cluster.serving import Availability
-from eventlog.node.config import NodeConfig
+from eventlog.node.config import NodeConfig, join_token
 from eventlog.node.consumers.coordinator import Coordinators
 from eventlog.node.consumers.coordinator_admin import CoordinatorAdmin
 from eventlog.node.consumers.coordinator_lag import GroupLag

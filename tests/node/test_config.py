@@ -7,7 +7,7 @@ import pytest
 
 from eventlog.control.metastores.location import SqliteLocation
 from eventlog.errors import BadConfig, Insecure
-from eventlog.node.config import NodeConfig, load_config, split_address
+from eventlog.node.config import NodeConfig, join_token, load_config, split_address
 from eventlog_cli.serve import command
 
 
@@ -64,6 +64,14 @@ def test_sizes_have_units(text, size):
         ("listen", "[::1:7400"),
         ("advertise", "fd00::1:7400"),
         ("advertise", "n1.example.org:0"),
+        ("advertise", "0.0.0.0:7400"),
+        ("advertise", "0:7400"),
+        ("advertise", "[::]:7400"),
+        ("advertise", "[::ffff:0.0.0.0]:7400"),
+        ("weight", "1GiB"),
+        ("retention_interval_ms", "10KB"),
+        ("join_token_file", "there is no such file"),
+        ("join_token_file", "/"),
         ("join", "127.0.0.1:0"),
         ("http", "127.0.0.1:-1"),
         ("unheard_of", "1"),
@@ -73,6 +81,30 @@ def test_what_cannot_be_used_is_named(option, value):
     with pytest.raises(BadConfig) as caught:
         load_config({option: value}, environment={})
     assert caught.value.option == option
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "why"),
+    [
+        ("weight", -1, "-1 is not from 1 to 100"),
+        ("processes", "-3", "-3 is not from 1 to 64"),
+        ("segments", -4, "-4 is not a power of two"),
+        ("weight", "two", "'two' is not a whole number"),
+        ("advertise", "0.0.0.0:7400", "others reach none by it"),
+    ],
+)
+def test_what_is_wrong_is_said_truly(option, value, why):
+    with pytest.raises(BadConfig, match=why):
+        load_config({option: value}, environment={})
+
+
+def test_a_join_token_is_looked_at_before_anything_is_opened(tmp_path):
+    file = tmp_path / "token"
+    file.write_text("too short\n")
+    with pytest.raises(BadConfig, match="holds 9 bytes; 16 are the least"):
+        load_config({"join_token_file": str(file)}, environment={})
+    file.write_text("a text that is long enough\n")
+    assert join_token(load_config({"join_token_file": str(file)}, environment={})) == b"a text that is long enough"
 
 
 def test_settings_are_named_as_the_options_of_serve_are(tmp_path):

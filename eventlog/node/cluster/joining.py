@@ -30,7 +30,7 @@ from eventlog.errors import (
 )
 from eventlog.node.cluster.greeting import PEER_VERSION
 from eventlog.node.cluster.peers import is_of_member
-from eventlog.node.config import NodeConfig, split_address
+from eventlog.node.config import NodeConfig, join_token, split_address
 from eventlog.node.home import Home
 from eventlog.transport.connect import connect
 from eventlog.transport.connection import Connection, Exchange
@@ -44,7 +44,6 @@ _JOIN_MS_MAX = 20_000  # a joiner waits for the nodes that it was told of: they 
 _PAUSE_MS = 200
 _NONCE = "join"  # under which a connection keeps what a joiner is to prove
 _NONCE_BYTES = 32
-_TOKEN_BYTES_MIN = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,25 +78,6 @@ async def find_cluster(config: NodeConfig, home: Home) -> FoundCluster:
     asker = partial(_ask, config=config if location is None else None)
     info = await first_answer(config.join, asker, wait_ms=_JOIN_MS_MAX)
     return FoundCluster(location=location or reachable(info), create=False, cluster=info.cluster)
-
-
-def join_token(config: NodeConfig) -> bytes:
-    """Return the join token, empty for none.
-
-    Raises:
-        BadConfig: its file cannot be read, or holds none.
-    """
-    if not config.join_token_file:
-        return b""
-    try:
-        token = Path(config.join_token_file).read_bytes().strip()
-    except OSError as error:
-        raise BadConfig(option="join_token_file", why=f"{config.join_token_file}: {error.strerror}") from error
-    if len(token) < _TOKEN_BYTES_MIN:
-        raise BadConfig(
-            option="join_token_file", why=f"{config.join_token_file} holds {len(token)} bytes; {_TOKEN_BYTES_MIN} are the least"
-        )
-    return token
 
 
 # ---------------------------------------------------------------- being asked

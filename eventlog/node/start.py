@@ -29,7 +29,7 @@ from eventlog.node.cluster.joining import FoundCluster, find_cluster
 from eventlog.node.cluster.managed import TEND_MS, Managed, open_managed, seat_of
 from eventlog.node.cluster.metadata import ViewChange, keep_now, keep_records
 from eventlog.node.config import NodeConfig, split_address
-from eventlog.node.entering import Engine, Entrance, Me, enter
+from eventlog.node.entering import SET_ASIDE, STORE, Engine, Entrance, Me, enter
 from eventlog.node.home import Home
 from eventlog.node.node import Node, Opened
 from eventlog.node.periodic import Periodic
@@ -129,7 +129,17 @@ async def open_node(
     try:
         return await _try_to_open(shell, clock=clock, entropy=entropy)
     except _Unreadable as unreadable:
-        raise unreadable.error from None
+        raise _with_advice(unreadable.error, config) from None
+
+
+def _with_advice(error: CorruptData, config: NodeConfig) -> CorruptData:
+    """Return why a store stays unread although it was noted, with what is left to do: nobody that is up has what lies in it."""
+    aside = f" and remove {config.data / SET_ASIDE}" if (config.data / SET_ASIDE).exists() else ""
+    others = f"start the other nodes that hold its segments{aside}, and this one again"
+    away = f"move {config.data / STORE} away and give --accept-data-loss, which keeps nothing of it"
+    return CorruptData(
+        where=error.where, why=f"{error.why}; {others}; if no other does, and there is no better copy of the directory, {away}"
+    )
 
 
 class _Unreadable(Exception):  # never leaves this module

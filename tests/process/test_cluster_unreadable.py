@@ -222,18 +222,19 @@ def test_a_node_that_holds_its_segments_alone_keeps_its_damaged_files_and_serves
         assert not (node.data / "store.damaged").exists()
 
 
-def test_a_node_alone_whose_ends_of_logs_cannot_be_read_says_how_to_go_on_without_them(tmp_path):
+@pytest.mark.parametrize("is_spoilt", [log_is_not_found, log_is_damaged_at_its_end])
+def test_a_node_alone_whose_ends_of_logs_cannot_be_read_says_how_to_go_on_without_them(tmp_path, is_spoilt):
     with NodeProcess(tmp_path, "--segments", str(SEGMENTS), "--node-name", "n2", "--accept-data-loss") as node:
         node.command("cache", "create", "c")
         load(node.command, count=SOME)
         node.stop()
-        spoil(node, log_is_not_found)
+        spoil(node, is_spoilt)
         for _ in range(2):
             node.spawn()
             assert node.wait() == 1
             said = node.log_text().strip().splitlines()[-1]
             assert "CORRUPT_DATA" in said
-            assert f"move {node.data / 'store'} away and give --accept-data-loss again" in said
+            assert f"move {node.data / 'store'} away and give --accept-data-loss" in said
         (node.data / "store").rename(tmp_path / "away")
         node.start()
         node.command("admin", "force-primary", "--all-lost", "--accept-data-loss")

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from eventlog.client.connections.requests import Requests
-from eventlog.client.values import Shown
-from eventlog.errors import InvalidArgument
+from eventlog.client.values import Shown, checked_whole
 from eventlog.limits import KEY_OVERLAP_MS_DEFAULT
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message
@@ -122,7 +121,7 @@ class ClusterAdmin(Shown):
 
     async def set_replicas(self, replicas: int) -> bool:
         """Set how many copies each segment shall have."""
-        return await self._change(pb.ChangeCluster(replicas=_checked("replicas", replicas)))
+        return await self._change(pb.ChangeCluster(replicas=checked_whole("replicas", replicas)))
 
     async def rotate_key(self, *, overlap_ms: int = KEY_OVERLAP_MS_DEFAULT) -> bool:
         """Replace the key by which members know each other; the one before goes on to hold for `overlap_ms`.
@@ -131,7 +130,7 @@ class ClusterAdmin(Shown):
             OperationRefused: the one before the last has not ended.
         """
         return await self._change(
-            pb.ChangeCluster(rotate_key=pb.RotateKey(overlap_ms=_checked("overlap_ms", overlap_ms))), repeatable=False
+            pb.ChangeCluster(rotate_key=pb.RotateKey(overlap_ms=checked_whole("overlap_ms", overlap_ms))), repeatable=False
         )
 
     # ------------------------------------------------------------ rebalancing
@@ -148,7 +147,7 @@ class ClusterAdmin(Shown):
             OperationRefused: one is running.
         """
         request = pb.ChangeCluster(
-            start_rebalance=pb.StartRebalance(throttle_bytes=_checked("throttle_bytes", throttle_bytes, most=1 << 53))
+            start_rebalance=pb.StartRebalance(throttle_bytes=checked_whole("throttle_bytes", throttle_bytes, high=1 << 53))
         )
         return await self._change(request, repeatable=False)
 
@@ -179,7 +178,7 @@ class ClusterAdmin(Shown):
 
         The copies are read whole: give it time.
         """
-        request = pb.CompareCopies(segments=segments)
+        request = pb.CompareCopies(segments=[checked_whole("segment", segment) for segment in segments])
         reply = await self._requests.ask(Message(compare_copies=request), wait_ms=timeout_ms)
         names = CopyDigest.__dataclass_fields__
         return [CopyDigest(**{name: getattr(found, name) for name in names}) for found in reply.message.digest_segments_answer.digests]
@@ -196,9 +195,8 @@ class ClusterAdmin(Shown):
         Raises:
             OperationRefused: a segment does not need it, nobody can be forced, or the loss was not accepted.
         """
-        request = pb.ForcePrimary(
-            segments=segments or (), all_lost=segments is None, node=node, dry_run=dry_run, accept_data_loss=accept_data_loss
-        )
+        named = [checked_whole("segment", segment) for segment in segments or ()]
+        request = pb.ForcePrimary(segments=named, all_lost=segments is None, node=node, dry_run=dry_run, accept_data_loss=accept_data_loss)
         reply = await self._requests.ask(Message(force_primary=request), repeatable=dry_run, wait_ms=FORCE_WAIT_MS)
         names = ForcedInfo.__dataclass_fields__
         return [ForcedInfo(**{name: getattr(found, name) for name in names}) for found in reply.message.force_primary_answer.replicas]
@@ -206,13 +204,6 @@ class ClusterAdmin(Shown):
     async def _change(self, change: pb.ChangeCluster, *, repeatable: bool = True) -> bool:
         reply = await self._requests.ask(Message(change_cluster=change), repeatable=repeatable)
         return reply.message.change_cluster_answer.commits > 0
-
-
-def _checked(name: str, number: int, *, most: int = (1 << 32) - 1) -> int:
-    """Return a number that a request can hold. Raises InvalidArgument."""
-    if not 0 <= number <= most:
-        raise InvalidArgument(why=f"{name} is {number}, not in [0, {most}]")
-    return number
 
 
 def _move(move: pb.SegmentMove) -> Move:

@@ -8,7 +8,7 @@ from eventlog.client.connections.requests import Requests
 from eventlog.client.handle import CacheHandle
 from eventlog.client.reading.filtering import Parameters, Select, filter_of
 from eventlog.client.reading.wanted import read_token, token_text
-from eventlog.client.values import Shown, checked_id
+from eventlog.client.values import Shown, checked_id, checked_text, checked_whole
 from eventlog.errors import InvalidArgument
 from eventlog.read import token
 from eventlog.wire import eventlog_pb2 as pb
@@ -87,7 +87,7 @@ class CacheListeners(CacheHandle):
             hold_bytes=hold or 0,
             hold_ms=hold_ms or 0,
             expire_ms=expire_ms or 0,
-            id=id or "",
+            id="" if id is None else checked_text("id", id),
             earliest=from_id == "earliest",
         )
         if from_id is not None and from_id != "earliest":
@@ -189,8 +189,8 @@ class ListenerAdmin(Shown):
 def _check_bounds(**numbers: int | None) -> None:
     for name, number in numbers.items():
         lowest = 1 if name == "expire_ms" else 0
-        if number is not None and not lowest <= number <= _BOUND_MAX:
-            raise InvalidArgument(why=f"{name} is {number}, not in [{lowest}, {_BOUND_MAX}]")
+        if number is not None:
+            checked_whole(name, number, low=lowest, high=_BOUND_MAX)
 
 
 def check_awaited(listener: ListenerInfo, *, cache: str) -> None:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Literal, TypedDict
 
+from eventlog.client.values import checked_span
 from eventlog.errors import InvalidArgument
 from eventlog.limits import CONNECTION_BYTES_IN_FLIGHT_MAX, MIB, REQUEST_TIMEOUT_MS_DEFAULT, STREAM_CREDIT_BYTES_DEFAULT
 from eventlog.routing.retry import RetryPolicy
@@ -49,8 +50,7 @@ class ClientOptions:
 
     def __post_init__(self) -> None:
         for name in _POSITIVE:
-            if getattr(self, name) <= 0:
-                raise InvalidArgument(why=f"{name} is {getattr(self, name)}: give a number above 0")
+            checked_span(name, getattr(self, name))
         if self.routing not in ("direct", "any"):
             raise InvalidArgument(why=f"routing is {self.routing!r}: use direct or any")
         if self.read_ahead_bytes > CONNECTION_BYTES_IN_FLIGHT_MAX:
@@ -64,9 +64,8 @@ class ClientOptions:
         """
         if timeout_ms is None:
             return self.timeout_ms
-        if not timeout_ms > 0:  # so is NaN not
-            raise InvalidArgument(why=f"timeout_ms is {timeout_ms}: give a number above 0, or None for the client's")
-        return timeout_ms
+        limit_ms: int = checked_span("timeout_ms", timeout_ms, or_else=", or None for the client's")
+        return limit_ms
 
 
 _POSITIVE = ("timeout_ms", "connect_timeout_ms", "reconnect_ms_max", "bytes_unanswered_max", "frame_bytes_target", "read_ahead_bytes")

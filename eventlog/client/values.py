@@ -5,7 +5,7 @@ from functools import cached_property
 from operator import index
 from os import PathLike, fspath
 from os.path import abspath
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NoReturn, SupportsFloat, SupportsIndex
 
 from eventlog.batch.marks import ABSENT, REFUSED
 from eventlog.errors import InvalidArgument
@@ -175,6 +175,35 @@ def checked_id(number: int) -> int:
     return whole
 
 
+def checked_whole(name: str, number: object, *, low: int = 0, high: int = (1 << 32) - 1) -> int:
+    """Return the whole number that an option is given, numpy's too.
+
+    Raises:
+        InvalidArgument: it is none, or not in `[low, high]`; names the option.
+    """
+    if isinstance(number, bool) or not isinstance(number, SupportsIndex) or not low <= (whole := index(number)) <= high:
+        raise InvalidArgument(why=f"{name} is {number!r:.60}: give a whole number from {low} to {high}")
+    return whole
+
+
+def checked_text(name: str, text: object) -> str:
+    """Return the text that an option is given. Raises InvalidArgument: it is none; names the option."""
+    if not isinstance(text, str):
+        raise InvalidArgument(why=f"{name} is {text!r:.60}: give text")
+    return text
+
+
+def checked_span(name: str, span_ms: Any, *, or_else: str = "") -> Any:
+    """Return a time above 0 in milliseconds, which may have a fraction.
+
+    Raises:
+        InvalidArgument: it is none; names the option.
+    """
+    if isinstance(span_ms, bool) or not isinstance(span_ms, SupportsFloat) or not float(span_ms) > 0:  # so is NaN not
+        raise InvalidArgument(why=f"{name} is {span_ms!r:.60}: give a number above 0{or_else}")
+    return span_ms
+
+
 def cache_options(options: dict[str, object]) -> pb.CacheOptions:
     """Return options as the wire has them; what is None stays unset, except a limit, where `no limit` is 0.
 
@@ -200,7 +229,7 @@ def cache_options(options: dict[str, object]) -> pb.CacheOptions:
     for name in ("retain_time_ms", "retain_bytes", "retain_events", "lifespan_ms", "wait_ms"):
         value = given.pop(name, None)
         if value is not None:
-            if not isinstance(value, int) or not 0 <= value < 1 << 63:
+            if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 63:
                 raise InvalidArgument(why=f"{name} is {value!r}: give a whole number, 0 for no limit")
             setattr(found, name, value)
     if given:

@@ -55,7 +55,7 @@ def test_options_of_a_client_are_above_0(name: str) -> None:
         ClientOptions(**{name: 0})  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("given", [0, -1, -0.5, float("nan")])
+@pytest.mark.parametrize("given", [0, -1, -0.5, float("nan"), "7", b"7", [7], True])
 def test_the_time_of_one_operation_is_above_0(given: float) -> None:
     options = ClientOptions(timeout_ms=700)
     assert (options.limit_ms(None), options.limit_ms(5)) == (700, 5)

@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import datetime
-from typing import Any, Literal, TypedDict, Unpack, overload
+from typing import Any, Literal, TypedDict, Unpack, get_args, overload
 
 from eventlog.client.core import ClientCore
 from eventlog.client.members.consumer import Consumer
@@ -12,11 +12,12 @@ from eventlog.client.members.work import PREFETCH_DEFAULT, WorkConsumer
 from eventlog.client.reading.filtering import Parameters, Select, filter_of
 from eventlog.client.reading.reads import CacheReads
 from eventlog.client.reading.wanted import ON_TRIMMED, OnTrimmed, Reading, checked_bytes, one_of, start_of
+from eventlog.client.values import checked_span, checked_text, checked_whole
 from eventlog.errors import InvalidArgument
-from eventlog.groups.record import AssignorName, Mode, checked_name, checked_timeout
-from eventlog.limits import ACK_TIMEOUT_MS_MAX, SESSION_TIMEOUT_MS_DEFAULT
+from eventlog.groups.record import AssignorName, Mode, checked_name
+from eventlog.limits import ACK_TIMEOUT_MS_MAX, SESSION_TIMEOUT_MS_DEFAULT, SESSION_TIMEOUT_MS_MAX, SESSION_TIMEOUT_MS_MIN
 
-_COUNT_MAX = (1 << 32) - 1
+_ASSIGNORS: tuple[AssignorName, ...] = get_args(AssignorName)
 
 
 class WorkOptions(TypedDict, total=False):
@@ -118,21 +119,19 @@ class CacheConsumers(CacheReads):
             InvalidArgument: the group shares events of another filter, or has another of these.
             BadName: on joining a new group, of the cache of its dead letters, which cannot be made.
         """
-        for name, number in (("max_deliveries", 1 if max_deliveries is None else max_deliveries), ("prefetch", prefetch)):
-            if not 0 < number <= _COUNT_MAX:
-                raise InvalidArgument(why=f"{name} is {number}, not in [1, {_COUNT_MAX}]")
-        if ack_timeout_ms is not None and not 0 < ack_timeout_ms <= ACK_TIMEOUT_MS_MAX:
-            raise InvalidArgument(why=f"ack_timeout_ms is {ack_timeout_ms}, not in [1, {ACK_TIMEOUT_MS_MAX}]")
+        deliveries = 0 if max_deliveries is None else checked_whole("max_deliveries", max_deliveries, low=1)
+        ack_ms = 0 if ack_timeout_ms is None else checked_whole("ack_timeout_ms", ack_timeout_ms, low=1, high=ACK_TIMEOUT_MS_MAX)
+        prefetch = checked_whole("prefetch", prefetch, low=1)
         options = MemberOptions(
             group=checked_name(group),
             mode="work",
-            session_timeout_ms=checked_timeout(session_timeout_ms),
+            session_timeout_ms=_session(session_timeout_ms),
             start_id=await self._start_id(from_id, from_time),
-            deliveries_max=max_deliveries or 0,
-            dead_letters=dead_letters,
+            deliveries_max=deliveries,
+            dead_letters=checked_text("dead_letters", dead_letters),
             filter=filter_of(where=where, parameters=parameters, filter=filter, params=params),
-            ack_timeout_ms=ack_timeout_ms or 0,
-            outage_ms=_outage(outage_ms),
+            ack_timeout_ms=ack_ms,
+            outage_ms=checked_span("outage_ms", outage_ms),
             on_outage=on_outage,
         )
         earliest = _no_resync(on_trimmed) == "earliest"
@@ -179,16 +178,16 @@ class CacheConsumers(CacheReads):
         """
         options = MemberOptions(
             group=checked_name(group),
-            instance_id=instance_id or "",
-            assignor=assignor,
-            session_timeout_ms=checked_timeout(session_timeout_ms),
+            instance_id="" if instance_id is None else checked_text("instance_id", instance_id),
+            assignor=one_of(_ASSIGNORS, assignor, option="assignor"),
+            session_timeout_ms=_session(session_timeout_ms),
             start_id=await self._start_id(from_id, from_time),
-            outage_ms=_outage(outage_ms),
+            outage_ms=checked_span("outage_ms", outage_ms),
             on_outage=on_outage,
         )
         reading = Reading(
             on_trimmed=_no_resync(on_trimmed),
-            accept_diverged=accept_diverged,
+            accept_diverged=bool(accept_diverged),
             max_bytes=checked_bytes(max_bytes),
             filter=filter_of(where=where, parameters=parameters, select=select, filter=filter, params=params),
         )
@@ -197,10 +196,8 @@ class CacheConsumers(CacheReads):
         return Consumer(self._core, source, options, reading=reading, auto_commit=auto_commit)
 
 
-def _outage(outage_ms: int) -> int:
-    if not outage_ms > 0:
-        raise InvalidArgument(why=f"outage_ms is {outage_ms}: give a number above 0")
-    return outage_ms
+def _session(timeout_ms: object) -> int:
+    return checked_whole("session_timeout_ms", timeout_ms, low=SESSION_TIMEOUT_MS_MIN, high=SESSION_TIMEOUT_MS_MAX)
 
 
 def _no_resync(on_trimmed: str) -> OnTrimmed:

@@ -2,7 +2,7 @@
 
 import re
 from base64 import b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -83,6 +83,8 @@ def compiled_here(chosen: Filter, info: CacheInfo) -> "Compiled":
 
 
 def _fields(select: Select) -> list[str]:
+    if not isinstance(select, Iterable):
+        raise InvalidArgument(why=f"select is {select!r:.60}: name fields of the value, as a text with commas or a list")
     fields: Sequence[object] = select.split(",") if isinstance(select, str) else list(select)
     found = [field.strip() for field in fields if isinstance(field, str)]
     if len(found) < len(fields) or not all(found):

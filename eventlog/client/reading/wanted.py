@@ -114,9 +114,9 @@ class Reading:
 
 def checked_bytes(max_bytes: int) -> int:
     """Return what an answer may hold at most, as a request can say it; 0: as the node likes. Raises InvalidArgument: below 0."""
-    if max_bytes < 0:
-        raise InvalidArgument(why=f"max_bytes is {max_bytes}: give a number above 0, or 0 for the node's choice")
-    return min(max_bytes, ANSWER_BYTES_MAX)
+    if isinstance(max_bytes, bool) or not hasattr(max_bytes, "__index__") or index(max_bytes) < 0:
+        raise InvalidArgument(why=f"max_bytes is {max_bytes!r:.60}: give a number above 0, or 0 for the node's choice")
+    return min(index(max_bytes), ANSWER_BYTES_MAX)
 
 
 def start_of(*, from_id: int | str | None, from_time: int | datetime | None, position: str | None) -> tuple[Start, Position | None]:

@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -160,6 +161,28 @@ def test_how_much_an_answer_may_hold_is_bounded_as_it_is_for_any_reader() -> Non
             node.say(1, dict.fromkeys(range(node.segments), BEGINNING))
             async with await cache.new_consumer("g", max_bytes=1 << 40) as consumer:  # more than a request can say
                 assert (await anext(consumer.events())).key == "k0"
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    ("mode", "option", "given"),
+    [("read", option, given) for option in ("session_timeout_ms", "max_bytes") for given in (None, "x", 7.5, True, [1], float("nan"))]
+    + [
+        ("work", option, given)
+        for option in ("max_deliveries", "ack_timeout_ms", "prefetch")
+        for given in ("x", 7.5, True, [1], -1, 1 << 70)
+    ]
+    + [(mode, "outage_ms", given) for mode in ("read", "work") for given in (None, "x", True, [1], -1, float("nan"))]
+    + [("read", option, given) for option in ("instance_id", "assignor", "select") for given in (5, 1.5, True)]
+    + [("work", "dead_letters", given) for given in (None, 5, [1])],
+)
+def test_an_option_of_a_wrong_type_is_refused_by_its_name(mode: Literal["read", "work"], option: str, given: Any) -> None:
+    async def main() -> None:
+        async with cache_with(0) as (_, cache):
+            make: Any = cache.new_consumer if mode == "read" else cache.new_worker
+            with pytest.raises(InvalidArgument, match=f"{option} is "):
+                await make("g", **{option: given})
 
     run(main())
 

@@ -12,7 +12,7 @@ import click
 
 from eventlog.errors import Unavailable
 from eventlog_cli.admin_cluster import COMMANDS, verify_copies
-from eventlog_cli.cache import as_row
+from eventlog_cli.cache import RETAINED, as_row
 from eventlog_cli.conventions import common_options, open_operator_client, settings
 from eventlog_cli.lazy import SynonymGroup
 from eventlog_cli.output import ProgressLine, id_fields, print_row, print_text, rounds, show, show_error, table
@@ -239,8 +239,8 @@ def retention_show(cache_name: str) -> None:
 @retention.command("set")
 @click.argument("cache_name", metavar="CACHE")
 @click.option("--retain-time", "retain_time_ms", type=DURATION, help="Keep events this long; 0 for ever.")
-@click.option("--retain-bytes", type=SIZE, help="Keep at most this much; 0 for no limit.")
-@click.option("--retain-events", type=COUNT, help="Keep at most this many events; 0 for no limit.")
+@click.option("--retain-bytes", type=SIZE, help=f"Keep at least the newest events of this size; {RETAINED}")
+@click.option("--retain-events", type=COUNT, help=f"Keep at least this many of the newest events; {RETAINED}")
 @common_options
 def retention_set(cache_name: str, **options: int | None) -> None:
     """Change how long events of CACHE are kept."""

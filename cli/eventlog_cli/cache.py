@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 NAME = click.argument("name")
+RETAINED = "older ones go by whole stored values, so some more stay. 0 for no limit."
 _SCHEMA_TYPES = {"avro": "AVRO", "json": "JSON"}  # what a registry calls those of a format of caches
 
 
@@ -41,8 +42,8 @@ def _alterable(function: Function) -> Function:
             "--before/--no-before", default=None, help="Keep the value before each change.  [new: keep for json and avro with state]"
         ),
         click.option("--retain-time", "retain_time_ms", type=DURATION, help="Keep events this long; 0 for ever.  [new: 7d]"),
-        click.option("--retain-bytes", type=SIZE, help="Keep at most this much; 0 for no limit.  [new: 10GiB]"),
-        click.option("--retain-events", type=COUNT, help="Keep at most this many events; 0 for no limit.  [new: 0]"),
+        click.option("--retain-bytes", type=SIZE, help=f"Keep at least the newest events of this size; {RETAINED}  [new: 10GiB]"),
+        click.option("--retain-events", type=COUNT, help=f"Keep at least this many of the newest events; {RETAINED}  [new: 0]"),
         click.option("--lifespan", "lifespan_ms", type=DURATION, help="Let entries expire after this time; 0 for never.  [new: 0]"),
         click.option("--wait", "wait_ms", type=DURATION, help="How long writes wait for listeners at most.  [new: 1s]"),
         click.option("--wait-proceeds/--wait-fails", default=None, help="Then go on, or fail: the event is written.  [new: fail]"),

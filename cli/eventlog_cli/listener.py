@@ -146,10 +146,10 @@ def alter(listener: str, *, hold: Hold | None, params: tuple[tuple[str, Any], ..
 
 @command.command("acknowledge")
 @LISTENER
-@click.argument("upto", type=START, metavar="ID|TOKEN")
+@click.argument("upto", type=START, metavar="UPTO")
 @common_options
 def acknowledge(listener: str, *, upto: int | str) -> None:
-    """Note that the reader of LISTENER has had everything up to an id or a position: it is held back no longer."""
+    """Note that the reader of the listener ID has had everything up to UPTO, an id or a position: it is held back no longer."""
     with open_client() as client:
         client.listeners.acknowledge(listener, upto)
         _tell(client.listeners.describe(listener))  # what moves it does not count how far it lags

@@ -99,6 +99,31 @@ def test_every_command_shows_examples_and_there_are_none_of_others() -> None:
     assert set(EXAMPLES) - set(found) == set()
 
 
+def test_the_help_of_a_command_names_its_arguments_as_its_usage_does() -> None:
+    told = set()
+    for path, command in every_command(main, click.Context(main)):
+        ctx = click.Context(command)
+        shown = " ".join(command.collect_usage_pieces(ctx))
+        for argument in (
+            param for param in command.params if isinstance(param, click.Argument) and not isinstance(param.type, click.Choice)
+        ):
+            name = str(argument.name).upper()
+            if name not in re.findall(r"[A-Z_]+", shown) and re.search(rf"\b{name}\b", command.help or ""):
+                told.add(f"{path}: {name}")
+    assert told == set()
+
+
+def test_no_limit_of_retention_promises_to_be_the_most_that_stays() -> None:
+    found = [
+        option.help or ""
+        for _, command in every_command(main, click.Context(main))
+        for option in command.params
+        if isinstance(option, click.Option) and {"--retain-events", "--retain-bytes"} & set(option.opts)
+    ]
+    assert len(found) == 6
+    assert [text for text in found if "at least" not in text or "whole stored values" not in text] == []
+
+
 @pytest.mark.parametrize("path", EXAMPLES)
 def test_the_examples_of_a_command_are_what_it_takes(path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

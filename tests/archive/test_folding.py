@@ -1,6 +1,7 @@
 """The entries of a moment, from an archive and the log behind it: what the cache was then, wherever the seam lies."""
 
 import json
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 from eventlog import blocking
 from eventlog.errors import ArchiveRefused, BadPredicate, EventsTrimmed, InvalidArgument, NoState, NotFinal
 from eventlog.hashing import hash_key, segment_of
-from eventlog.ids import time_of
+from eventlog.ids import id_before, time_of
 from eventlog.integrations import archive as archives
 from eventlog.integrations.archive.ranges import RowBounds
 from tests.examples import examples
@@ -119,6 +120,8 @@ def test_a_noted_archive_is_found_and_what_cannot_be_is_said(client: blocking.Cl
     assert len(rows_of(archives.state(None, client, "orders", at))) == len(state)
     found = archives.open(path)
     with pytest.raises(NotFinal):
+        archives.state(found, client, "orders", id_before((time.time_ns() // 1_000_000) + 30_000))
+    with pytest.raises(InvalidArgument, match="lies ahead of every id"):
         archives.state(found, client, "orders", (1 << 62))
     with pytest.raises(InvalidArgument, match="there is no column 'no'"):
         archives.state(found, client, "orders", at, columns=["no"])

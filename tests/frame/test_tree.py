@@ -31,6 +31,7 @@ READS_WALL_CLOCK = {
     "eventlog/node/entering.py": "notes when a cluster was made, for people to read",
     "eventlog/node/cluster/controller.py": "notes when a rebalance began, for people to read",
     "eventlog/node/handlers/cluster_admin.py": "as above",
+    "eventlog/client/reading/past.py": "tells an id that is to come soon from one that nobody can have issued; both are refused",
     "eventlog/integrations/kafka/mirrors.py": "shows how far mirrors are behind, and when a shard came to stand still",
     "eventlog/integrations/kafka/shard.py": "tells readers of a topic when an event was mirrored",
     "eventlog/integrations/archive/merging.py": "leaves files of new events alone",

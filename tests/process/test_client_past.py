@@ -12,7 +12,7 @@ import pytest
 import eventlog
 import eventlog.blocking
 from eventlog.errors import EventsTrimmed
-from eventlog.ids import time_of
+from eventlog.ids import TIME_SHIFT, time_of
 from tests.process.cli_ends import Shell, running_node
 from tests.process.clusters import ClusterProcesses
 from tests.process.jumping_cluster import JumpingNode
@@ -160,8 +160,10 @@ def test_the_command_line_takes_an_id_a_time_and_how_long_ago(shell: Shell) -> N
     assert shell.ok("entries", "days", "--at", str(first), "--where", "value = 2").out == ""
     refused = shell.run("entries", "days", "--at", str(first), "--filter", "sample", "--param", "every=2")
     assert (refused.code, "filter 'sample' runs on the nodes" in refused.err) == (1, True)
+    near = shell.run("get", "days", "a", "--at", str(second + (30_000 << TIME_SHIFT)))
+    assert (near.code, near.err.split(":")[1]) == (3, " NOT_FINAL")
     future = shell.run("get", "days", "a", "--at", str(second + (1 << 60)))
-    assert (future.code, future.err.split(":")[1]) == (3, " NOT_FINAL")
+    assert (future.code, "lies ahead of every id that can have been issued" in future.err) == (1, True)
     assert "wrong" in shell.run("get", "days", "a", "--at", "wrong").err
 
 

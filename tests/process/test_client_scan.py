@@ -59,6 +59,8 @@ def test_entries_as_of_an_id_or_a_moment_are_the_same_table(node: NodeProcess) -
         assert (first.num_rows, str(first.schema.field("value").type)) == (3, "struct<n: int64, city: string>")
         assert cache.scan(as_of=datetime.now(UTC) - timedelta(days=1)).to_arrow().num_rows == 0
         with pytest.raises(NotFinal):
+            cache.scan(as_of=datetime.now(UTC) + timedelta(seconds=30)).to_arrow()
+        with pytest.raises(InvalidArgument, match="lies ahead of every id that can have been issued"):
             cache.scan(as_of=datetime.now(UTC) + timedelta(days=1)).to_arrow()
 
 

@@ -1,6 +1,7 @@
 """The entries of a cache over HTTP: lines of JSON, of now and of then."""
 
 import json
+import time
 from base64 import urlsafe_b64encode
 from collections.abc import Iterator
 from typing import Any
@@ -11,6 +12,7 @@ from urllib.request import Request, urlopen
 import pytest
 
 from eventlog import blocking
+from eventlog.ids import id_before
 from tests.process.nodes import NodeProcess
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(60)]
@@ -96,6 +98,8 @@ def test_what_cannot_be_is_refused(node: NodeProcess, client: blocking.Client, o
         ("orders", {"where": "value.n = ?", "parameters": "7"}, 400, "INVALID_ARGUMENT"),
         ("orders", {"max": "0"}, 400, "INVALID_ARGUMENT"),
         ("orders", {"nothing": "1"}, 400, "INVALID_ARGUMENT"),
+        ("orders", {"at": str(1 << 62)}, 400, "INVALID_ARGUMENT"),
+        ("orders", {"at": str(id_before(time.time_ns() // 1_000_000 + 30_000))}, 503, "NOT_FINAL"),
         ("stateless", {}, 409, "NO_STATE"),
     ):
         found = refused(node, cache, **query)

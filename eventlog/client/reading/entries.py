@@ -142,6 +142,7 @@ class CacheEntries(CacheHandle):
         Raises:
             EventsTrimmed: retention has removed what would tell how an entry was at `at`; or its version, and `where` names `id` or `time`.
             NotFinal: `at` lies ahead of what nobody can write any more.
+            InvalidArgument: `at` lies ahead of what anybody can have written by now.
             NoState: the cache keeps no entries.
             BadPredicate, BadFilterParameters, FilterNotFound: the filter does not fit the cache, or no node has it.
         """

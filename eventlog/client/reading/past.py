@@ -32,10 +32,11 @@ from eventlog.client.reading.following import ReadingCore, to_batches
 from eventlog.client.reading.iterating import EntryBatch, EntryReader, IterationOptions
 from eventlog.client.reading.wanted import Reading, time_ms
 from eventlog.client.values import CacheInfo, checked_id
-from eventlog.errors import CorruptData, EventsTrimmed, NotFinal
+from eventlog.clock import SystemClock
+from eventlog.errors import CorruptData, EventsTrimmed, InvalidArgument, NotFinal
 from eventlog.events import EventSource, Kind
 from eventlog.ids import EPOCH_MS, id_before, time_of
-from eventlog.limits import CLOCK_AHEAD_MS_MAX, ITERATION_BATCH_ENTRIES_MAX
+from eventlog.limits import CLOCK_AHEAD_MS_MAX, ITERATION_BATCH_ENTRIES_MAX, LEASE_MS
 from eventlog.query.iterate import ID_MAX, IterationProgress
 from eventlog.wire.eventlog_pb2 import LogEnds, Message, PollAnswer
 
@@ -55,6 +56,19 @@ def id_at(moment: int | datetime) -> int:
         InvalidArgument: neither.
     """
     return id_before(time_ms(moment) + 1) if isinstance(moment, datetime) else checked_id(moment)
+
+
+def not_final(*, segment: int, at: int, upto: int) -> NotFinal | InvalidArgument:
+    """Return why nothing is told as of `at`, where a segment is final up to `upto`: ask again, unless no node can have issued that id yet.
+
+    Ids run ahead of the clocks by so much at most. A clock that is behind is outdone by what is final; with one that is ahead the caller
+    is told to ask again.
+    """
+    latest_ms = max(time_of(upto), SystemClock().wall_ms()) + CLOCK_AHEAD_MS_MAX + LEASE_MS
+    if time_of(at) <= latest_ms:
+        return NotFinal(segment=segment, at=at, upto=upto)
+    why = f"id {at} lies ahead of every id that can have been issued by now, id {id_before(latest_ms + 1)} at the most: give one that was"
+    return InvalidArgument(why=why)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,6 +161,7 @@ class PastReader:
         Raises:
             EventsTrimmed: retention has taken what would tell.
             NotFinal: `at` has not passed.
+            InvalidArgument: nobody can have issued `at` yet.
         """
         for low in range(0, len(segments), parallel):
             some = segments[low : low + parallel]
@@ -181,7 +196,7 @@ class PastReader:
                 return found, progress.highest
             is_near = time_of(self._at) <= time_of(progress.lowest) + FINAL_WAIT_MS
             if not is_near or asyncio.get_running_loop().time() > deadline:
-                raise NotFinal(segment=segment, at=self._at, upto=progress.lowest)
+                raise not_final(segment=segment, at=self._at, upto=progress.lowest)
             await self._core.requests.ask(Message(log_ends=LogEnds(cache_id=self._info.id)))  # has primaries promise what was written
             await asyncio.sleep(_ASK_S)
 

@@ -44,6 +44,7 @@ class CacheReads(CacheByKey):
         Raises:
             EventsTrimmed: retention has removed what would tell how it was at `at`.
             NotFinal: `at` lies ahead of what nobody can write any more.
+            InvalidArgument: `at` lies ahead of what anybody can have written by now.
             NotPrimary: nobody can answer for the segment with this consistency; `copy_upto` says how far a copy is that `"any"` would be
                 answered from, 0 where none was found.
         """

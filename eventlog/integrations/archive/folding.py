@@ -20,10 +20,10 @@ from eventlog.batch.entries import StateColumns
 from eventlog.batch.texts import Texts
 from eventlog.client.reading.filtering import Parameters, Select, compiled_here, filter_of
 from eventlog.client.reading.frames import TIME
-from eventlog.client.reading.past import FINAL_WAIT_MS, id_at
+from eventlog.client.reading.past import FINAL_WAIT_MS, id_at, not_final
 from eventlog.client.reading.wanted import segments_of
 from eventlog.client.values import CacheInfo
-from eventlog.errors import ArchiveRefused, InvalidArgument, NoState, NotFinal, TimedOut
+from eventlog.errors import ArchiveRefused, InvalidArgument, NoState, TimedOut
 from eventlog.events import Kind
 from eventlog.ids import time_of
 from eventlog.integrations.archive.columns import ArchiveColumns, columns_of, times_of
@@ -157,7 +157,7 @@ def state(
 
 
 def check_final(client: blocking.Client, cache: str, at: int) -> None:
-    """Raise NotFinal where events may still come at or below an id, for longer than a moment."""
+    """Raise NotFinal where events may still come at or below an id, for longer than a moment; InvalidArgument: nobody has issued it yet."""
     source = client.cache(cache)
     last_id = source.log_ends().last_id
     if last_id < at and time_of(at) <= time_of(last_id) + FINAL_WAIT_MS:
@@ -165,7 +165,7 @@ def check_final(client: blocking.Client, cache: str, at: int) -> None:
             client.wait_for(source, at, timeout_ms=FINAL_WAIT_MS)
         last_id = source.log_ends().last_id
     if at > last_id:
-        raise NotFinal(segment=0, at=at, upto=last_id)
+        raise not_final(segment=0, at=at, upto=last_id)
 
 
 def _check_whole(archive: Archive, source: blocking.Cache, folded: Folded, *, at: int, segments: Collection[int] | None) -> None:

@@ -142,11 +142,16 @@ def test_what_may_still_change_is_refused_by_name(tmp_path: Path) -> None:
             cache = await client.create_cache("x", format="json")
             stored = await cache.put("a", 1)
             assert stored.id is not None
-            for at in (ID_MAX, stored.id + (3_600_000 << TIME_SHIFT)):
-                with pytest.raises(NotFinal) as told:
+            at = stored.id + (30_000 << TIME_SHIFT)
+            with pytest.raises(NotFinal) as told:
+                await cache.get("a", at=at)
+            assert told.value.at == at > told.value.upto
+            with pytest.raises(NotFinal):
+                await cache.entries(at=at)
+            for at in (ID_MAX, stored.id + (3_600_000 << TIME_SHIFT)):  # nobody can have issued it
+                with pytest.raises(InvalidArgument, match=f"id {at} lies ahead of every id that can have been issued by now"):
                     await cache.get("a", at=at)
-                assert told.value.at == at > told.value.upto
-                with pytest.raises(NotFinal):
+                with pytest.raises(InvalidArgument, match="lies ahead of every id"):
                     await cache.entries(at=at)
             with pytest.raises(InvalidArgument, match="not an id"):
                 await cache.get("a", at=-1)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from eventlog.control.appointment import PRIMARIES_PER_COMMIT_MAX, commit_of, primary_of
+from eventlog.control.appointment import RECORDS_PER_COMMIT_MAX, commit_of, primary_of
 from eventlog.control.controller import Controller, Situation, plan_rebalance
 from eventlog.control.membership import tombstone
 from eventlog.control.records import (
@@ -27,6 +27,7 @@ from eventlog.control.records import (
     encode,
     lost_key,
     node_key,
+    segment_key,
 )
 from eventlog.control.rules import SegmentRules
 from eventlog.control.view import ClusterView
@@ -34,7 +35,7 @@ from eventlog.errors import InvalidArgument, OperationRefused
 from eventlog.limits import REPLICAS_MAX
 
 SEGMENTS_NAMED_MAX = 10
-FORCED_PER_COMMIT_MAX = PRIMARIES_PER_COMMIT_MAX // 2  # each may have had another primary, and get another; a lost range goes with it
+FORCED_PER_COMMIT_MAX = RECORDS_PER_COMMIT_MAX // 2  # a lost range goes with each
 
 
 def member_named(view: ClusterView, name: str) -> NodeRecord:
@@ -305,7 +306,9 @@ def why_not_forced(situation: Situation, segment: SegmentRecord, node: NodeRecor
 
 
 def force(situation: Situation, forced: Sequence[Forced], *, nonce: str) -> tuple[CommitPlan, Mapping[int, LostRange]]:
-    """Return the commit that makes these replicas primaries, at most `FORCED_PER_COMMIT_MAX`, and the ranges of ids that it gives up.
+    """Return the commit that makes the first of these replicas primaries, and the ranges of ids that it gives up.
+
+    At most `FORCED_PER_COMMIT_MAX`, and fewer where the primaries before and after are very many.
 
     Lost is what is above the committed part of the forced log, up to whatever the old primary may have issued; its successor issues above
     that. A tail that is not known to be committed stays in the log, but it may have been cut elsewhere while readers went on: one that
@@ -317,8 +320,6 @@ def force(situation: Situation, forced: Sequence[Forced], *, nonce: str) -> tupl
     view = situation.view
     records: list[SegmentRecord] = []
     lost: dict[int, LostRange] = {}
-    expect: dict[str, int] = {}
-    puts: dict[str, bytes] = {}
     for one in forced[:FORCED_PER_COMMIT_MAX]:
         segment, node = view.segments[one.segment].record, view.members.get(one.node)
         if why := why_not_forced(situation, segment, node):
@@ -326,16 +327,16 @@ def force(situation: Situation, forced: Sequence[Forced], *, nonce: str) -> tupl
         assert node is not None, "refused above"
         record = forced_record(view, segment, node, nonce)
         lost[one.segment] = LostRange(epoch=record.epoch, after=min(one.committed, one.end), upto=max(record.floor, one.end))
-        found = view.lost.get(one.segment)
-        ranges = LostRanges(segment=one.segment, ranges=(*view.lost_ranges(one.segment), lost[one.segment]))
-        expect[lost_key(one.segment)] = found.revision if found else 0
-        puts[lost_key(one.segment)] = encode(ranges)
         records.append(record)
     plan = commit_of(view, records)
     assert plan is not None, "there was something to force"
-    kept = {key for key in plan.puts if key.startswith("segment/")}
-    assert len(kept) == len(records), "few segments, so few old primaries"
-    return CommitPlan(expect={**expect, **plan.expect}, puts={**puts, **plan.puts}), lost
+    lost = {segment: range_ for segment, range_ in lost.items() if segment_key(segment) in plan.puts}
+    expect, puts = dict(plan.expect), dict(plan.puts)
+    for segment_number, range_ in lost.items():
+        found = view.lost.get(segment_number)
+        expect[lost_key(segment_number)] = found.revision if found else 0
+        puts[lost_key(segment_number)] = encode(LostRanges(segment=segment_number, ranges=(*view.lost_ranges(segment_number), range_)))
+    return CommitPlan(expect=expect, puts=puts), lost
 
 
 def forced_record(view: ClusterView, segment: SegmentRecord, node: NodeRecord, nonce: str) -> SegmentRecord:

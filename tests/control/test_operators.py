@@ -4,6 +4,7 @@ import msgspec
 import pytest
 
 from eventlog.control.controller import Controller, Situation
+from eventlog.control.metastore import OPERATIONS_MAX
 from eventlog.control.operators import (
     Forced,
     RebalanceStart,
@@ -363,6 +364,28 @@ def test_a_forced_replica_leads_alone_and_what_it_lacks_is_recorded_as_lost():
     play.settle()
     assert play.is_whole()
     assert play.records[0].min_in_sync == 2
+
+
+@pytest.mark.parametrize("others", [1, 60])
+def test_many_segments_are_forced_in_few_commits_whose_operations_every_store_takes(others):
+    """All were led by one node that is gone, or by many: then fewer fit a commit, and none is forgotten."""
+    numbers = range(2, others + 2)
+    nodes = [node(1), *(node(number, ceiling=900) for number in numbers)]
+    held = [(numbers[number % others], 1) for number in range(1_000)]
+    play = Play(nodes, [segment(number, owners=owners, in_sync=replicas(owners[0]), epoch=4) for number, owners in enumerate(held)])
+    play.dead |= set(numbers)
+    left, commits = set(range(1_000)), 0
+    while left:
+        plan, lost = force(play.situation, [Forced(segment=number, node=1, end=9, committed=9) for number in sorted(left)], nonce="f")
+        assert len(plan.puts) < OPERATIONS_MAX
+        assert len(plan.expect) < OPERATIONS_MAX
+        play.commit(plan)
+        commits += 1
+        assert lost
+        left -= set(lost)
+    assert commits <= (20 if others == 1 else 60)
+    for number in range(1_000):
+        assert (play.records[number].primary, len(play.view.lost_ranges(number))) == (1, 1)
 
 
 def test_lost_ranges_of_a_segment_are_kept_all():

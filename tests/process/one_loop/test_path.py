@@ -26,7 +26,7 @@ WARM_UP = 5
 ROUNDS = 40
 PACKAGE = str(Path(eventlog.__file__).parent) + "/"
 FILES_MAX = {"put": 53, "poll": 30}
-FUNCTIONS_MAX = {"put": 215, "poll": 123}
+FUNCTIONS_MAX = {"put": 215, "poll": 122}
 
 
 class Walk:

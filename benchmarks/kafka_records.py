@@ -67,6 +67,10 @@ def _rows(rounds: int) -> list[Row]:
     for name, way, at_most in (("a template", _templates, ENVELOPE_AT_MOST), ("orjson", _dumped, None)):
         ours, theirs = _by_turns(rounds, partial(rows_of, read, SHAPE, now_ms=NOW_MS), partial(way, read), events=READ)
         found.append(against(f"envelopes, against {name}", ours=ours, bare=theirs, unit=unit, at_most=at_most))
+    for count in (1, 10, 100):
+        few = columns(count, image_bytes=IMAGE_BYTES)
+        ours, theirs = _by_turns(rounds, partial(rows_of, few, SHAPE, now_ms=NOW_MS), partial(_templates, few), events=count)
+        found.append(against(f"envelopes of reads of {count}, against a template", ours=ours, bare=theirs, unit=unit, at_most=None))
     for name, shape, values in (
         ("envelopes in Avro, against fastavro", AVRO, bytes.decode),
         ("envelopes in Avro of a declared type, against fastavro", DECLARED, orjson.loads),

@@ -16,7 +16,7 @@ What is left to the caller: rows that lack a before-image (`rows_without_before`
 import json
 from binascii import b2a_base64
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
@@ -41,6 +41,8 @@ _OBJECT, _QUOTE, _BACKSLASH, _SPACE = b'{"\\ '
 _CLOSE = ord("}")
 _OF_FIELDS, _OF_NOTHING, _OF_OTHER = range(3)
 _SEPARATORS = (b",", b"", b',"value":')
+_NULL: Final = b"null"
+Told = TypeVar("Told", bytes, Column)
 
 
 class RecordRows(NamedTuple):
@@ -89,7 +91,7 @@ def laid_out(events: EventColumns, shape: Shape, *, partitions: int, now_ms: int
     )
     records = Records(
         partitions=events.segments % partitions,
-        timestamps=(events.ids >> TIME_SHIFT) + EPOCH_MS,
+        timestamps=_times_of(events),
         keys=keys,
         values=values,
         headers=headers,
@@ -114,6 +116,8 @@ def rows_of(events: EventColumns, shape: Shape, *, now_ms: int) -> RecordRows:
     if shape.form != "debezium":
         return _as_it_is(events, gone, shape)
     images = _had_one(events) & _has_image(events, shape), ~gone
+    if len(events) <= LOOP_MAX and shape.encoding == "json":
+        return _few_rows(events, gone, images, shape, now_ms=now_ms)
     if shape.encoding == "avro":
         keys, values = avro.key_records(events, shape), avro.envelopes(events, images, shape, now_ms=now_ms, ops=_OP_NAMES)
     else:
@@ -180,37 +184,98 @@ def _envelopes(events: EventColumns, keys: Column, images: tuple[Mask, Mask], sh
     """Return envelopes in JSON; `images` are where there is a before-image and a value."""
     rows = _RowsInJson(events, columns.join(shape.front_of_row, keys), shape)
     had, has = images
-    has_schema = shape.encoding == "json-schema"
     after = rows.images(events.values, has, word="value")
-    before = columns.constant(b"null", len(events)) if events.before is None else rows.images(events.before, had, word="before")
-    ids, offsets = columns.of_numbers(events.ids), columns.of_numbers(events.offsets)
-    times = columns.of_numbers((events.ids >> TIME_SHIFT) + EPOCH_MS)
-    db, table = json.dumps(shape.cluster), json.dumps(shape.cache)
+    before = columns.constant(_NULL, len(events)) if events.before is None else rows.images(events.before, had, word="before")
     return columns.join(
-        _front_of_schema(shape) + b'{"before":' if has_schema else b'{"before":',
-        before,
-        b',"after":',
-        after,
-        _front_of_source(shape),
-        times,
-        b',"snapshot":"',
-        columns.chosen((b"false", shape.snapshot.encode()), (events.kinds == _STATE).astype(np.uint8)),
-        f'","db":{db},"sequence":"[\\"'.encode(),
-        ids,
-        rb"\",\"",
-        offsets,
-        rb'\"]","ts_us":',
-        times,
-        b'000,"ts_ns":',
-        times,
-        f'000000,"table":{table},"segment":'.encode(),
-        columns.of_numbers(events.segments),
-        b',"offset":',
-        offsets,
-        b',"event_id":',
-        ids,
-        columns.chosen(_ends(now_ms, shape), events.kinds),
+        *_EnvelopeLayout(shape).parts(
+            before=before,
+            after=after,
+            time=columns.of_numbers(_times_of(events)),
+            snapshot=columns.chosen((b"false", shape.snapshot.encode()), (events.kinds == _STATE).astype(np.uint8)),
+            id_=columns.of_numbers(events.ids),
+            place=(columns.of_numbers(events.segments), columns.of_numbers(events.offsets)),
+            end=columns.chosen(_ends(now_ms, shape), events.kinds),
+        )
     )
+
+
+def _few_rows(events: EventColumns, gone: Mask, images: tuple[Mask, Mask], shape: Shape, *, now_ms: int) -> RecordRows:
+    """Return what `rows_of` does in `debezium` and JSON, event by event."""
+    layout, ends, (front, end) = _EnvelopeLayout(shape), _ends(now_ms, shape), _bounds_of_key(shape)
+    snapshot, tombstones = shape.snapshot.encode(), gone.tolist() if shape.has_tombstones else [False] * len(gone)
+    had, has = (mask.tolist() for mask in images)
+    of, keys, values = [], list[bytes | None](), list[bytes | None]()
+    places = zip(events.ids.tolist(), _times_of(events).tolist(), events.segments.tolist(), events.offsets.tolist(), strict=True)
+    befores = [b""] * len(gone) if events.before is None else events.before.to_list()
+    rows = zip(places, events.kinds.tolist(), events.keys.to_list(), befores, events.values.to_list(), strict=True)
+    for row, ((id_, time, segment, offset), kind, key, before, after) in enumerate(rows):
+        told = _told_key(key, shape)
+        row_front = shape.front_of_row + told
+        parts = layout.parts(
+            before=_image(shape, row_front, before) if had[row] else _NULL,
+            after=_image(shape, row_front, after) if has[row] else _NULL,
+            time=b"%d" % time,
+            snapshot=snapshot if kind == _STATE else b"false",
+            id_=b"%d" % id_,
+            place=(b"%d" % segment, b"%d" % offset),
+            end=ends[kind],
+        )
+        of.append(row)
+        keys.append(b"".join((front, told, end)))
+        values.append(b"".join(parts))
+        if tombstones[row]:
+            of.append(row)
+            keys.append(keys[-1])
+            values.append(None)
+    return RecordRows(np.array(of), keys, values)
+
+
+def _times_of(events: EventColumns) -> Ints:
+    """Return when events happened, in milliseconds since 1970."""
+    found: Ints = (events.ids >> TIME_SHIFT) + EPOCH_MS
+    return found
+
+
+class _EnvelopeLayout:
+    """What stands where in an envelope: between what is told of events stands what is the same for all."""
+
+    def __init__(self, shape: Shape) -> None:
+        db, table = json.dumps(shape.cluster), json.dumps(shape.cache)
+        self._front = _front_of_schema(shape) + b'{"before":' if shape.encoding == "json-schema" else b'{"before":'
+        self._source = _front_of_source(shape)
+        self._sequence = f'","db":{db},"sequence":"[\\"'.encode()
+        self._table = f'000000,"table":{table},"segment":'.encode()
+
+    def parts(
+        self, *, before: Told, after: Told, time: Told, snapshot: Told, id_: Told, place: tuple[Told, Told], end: Told
+    ) -> tuple[Told | bytes, ...]:
+        """Return what is to be joined: of one event or, in columns, of many. A place is (segment, offset)."""
+        segment, offset = place
+        return (
+            self._front,
+            before,
+            b',"after":',
+            after,
+            self._source,
+            time,
+            b',"snapshot":"',
+            snapshot,
+            self._sequence,
+            id_,
+            rb"\",\"",
+            offset,
+            rb'\"]","ts_us":',
+            time,
+            b'000,"ts_ns":',
+            time,
+            self._table,
+            segment,
+            b',"offset":',
+            offset,
+            b',"event_id":',
+            id_,
+            end,
+        )
 
 
 def _front_of_source(shape: Shape) -> bytes:
@@ -276,7 +341,7 @@ class _RowsInJson:
         self._shape = shape
         # mostly there is none of these anywhere, and asking each value takes ten times as long as all together; values before are in
         # the same stored bytes
-        signs = (msgspec.json.encode(shape.key_field), _ESCAPE)
+        signs = (shape.key_sign, _ESCAPE)
         self._signs = [sign for sign in signs if sign in events.values.data] if shape.is_json and shape.encoding == "json" else []
 
     def images(self, values: Texts, is_there: Mask, *, word: str) -> Column:
@@ -285,7 +350,7 @@ class _RowsInJson:
         if len(rows) == len(is_there):
             return self._told(rows, self._fronts, values, word=word)
         found = self._told(rows, self._fronts.take(columns.index_of(rows)), values.take(rows), word=word)
-        return columns.spread(found, is_there, b"null")
+        return columns.spread(found, is_there, _NULL)
 
     def _told(self, rows: Ints, fronts: Column, values: Texts, *, word: str) -> Column:
         shape, declared = self._shape, self._shape.declared
@@ -329,6 +394,18 @@ def _spliced(fronts: Column, values: Texts, shape: Shape, signs: Sequence[bytes]
     odd = np.flatnonzero(unsure)
     given = zip(fronts.take(odd).to_pylist(), values.take(odd).to_list(), strict=True)
     return columns.replaced(rows, odd, [_row(shape, front, value) for front, value in given])
+
+
+def _image(shape: Shape, front: bytes, value: bytes) -> bytes:
+    """Return the row of one value, which is looked at only where it must be."""
+    if not shape.is_json:
+        return b"".join((front, _SEPARATORS[_OF_OTHER], b'"', b2a_base64(value, newline=False), b'"}'))
+    first, second = value[:1], value[1:2]
+    if first <= b" " or (first == b"{" and (second <= b" " or _ESCAPE in value or shape.key_sign in value)):
+        return _row(shape, front, value)
+    if first != b"{":
+        return b"".join((front, _SEPARATORS[_OF_OTHER], value, b"}"))
+    return b"".join((front, _SEPARATORS[_OF_NOTHING if second == b"}" else _OF_FIELDS], value[1:]))
 
 
 def _may_have(column: Column, sign: bytes) -> Mask:

@@ -73,9 +73,14 @@ class Shape:
         return not self.is_json and self.declared is None
 
     @cached_property
+    def key_sign(self) -> bytes:
+        """How the name of the key's field is written, unless with an escape."""
+        return msgspec.json.encode(self.key_field)
+
+    @cached_property
     def front_of_row(self) -> bytes:
         """What stands before the key in a row, and in a record's key, in JSON."""
-        return b"{" + msgspec.json.encode(self.key_field) + b":"
+        return b"{" + self.key_sign + b":"
 
     @cached_property
     def key_schema(self) -> bytes:

@@ -4,6 +4,7 @@ import base64
 import json
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -79,7 +80,7 @@ def told_of(row, key, *, place, is_json=True):
 
 
 def parsed(column):
-    return [None if item is None else json.loads(item) for item in column.to_pylist()]
+    return [None if item is None else json.loads(item) for item in items_of(column)]
 
 
 def expected_records(rows, columns, keys, **more):
@@ -198,12 +199,28 @@ def test_every_kind_has_its_operation():
 
 
 @settings(deadline=None, max_examples=examples(50))
-@given(rows=st.lists(changes(json_texts(), texts), min_size=1, max_size=8), form=st.sampled_from(["upsert", "raw"]))
-def test_few_events_are_told_as_many_are(rows, form):
-    shape = replace(SHAPE, form=form)
-    few = rows_of(events(rows), shape, now_ms=NOW_MS)
-    many = rows_of(events(rows * (LOOP_MAX + 1)), shape, now_ms=NOW_MS)
-    count = len(rows)
+@given(
+    rows=st.lists(changes(json_texts(), texts), min_size=1, max_size=8),
+    form=st.sampled_from(["debezium", "upsert", "raw"]),
+    has_tombstones=st.booleans(),
+)
+def test_few_events_are_told_as_many_are(rows, form, has_tombstones):
+    assert_few_as_many(rows, replace(SHAPE, form=form, has_tombstones=has_tombstones))
+
+
+@settings(deadline=None, max_examples=examples(50))
+@given(rows=st.lists(changes(st.binary(max_size=5), st.binary(min_size=1, max_size=9)), min_size=1, max_size=8))
+def test_few_events_of_bytes_are_told_as_many_are(rows):
+    assert_few_as_many(rows, replace(SHAPE, is_json=False, has_text_keys=False))
+
+
+def assert_few_as_many(rows, shape):
+    all_ = events(rows * (LOOP_MAX + 1))
+    many = rows_of(all_, shape, now_ms=NOW_MS)
+    few = rows_of(all_.take(np.arange(len(rows))), shape, now_ms=NOW_MS)
+    assert isinstance(few.values, list)
+    count = len(few.values)
+    assert few.of.tolist() == many.of.tolist()[:count]
     assert (few.keys, few.values) == (items_of(many.keys)[:count], items_of(many.values)[:count])
 
 

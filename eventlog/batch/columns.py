@@ -70,6 +70,10 @@ class EventColumns:
         self._rows = rows
 
     def __len__(self) -> int:
+        return self._length
+
+    @cached_property
+    def _length(self) -> int:
         return int(self._sections.counts.sum()) if self._rows is None else len(self.blocks)
 
     def take(self, rows: "Ints | Mask") -> "EventColumns":

@@ -24,7 +24,7 @@ from eventlog.transport.greeting import (
     telling,
     unreached,
 )
-from eventlog.transport.stream import Stream, failure_of
+from eventlog.transport.stream import Stream, end_of, failure_of
 from eventlog.wire.eventlog_pb2 import HelloAnswer, Message, Ping
 from eventlog.wire.flow import Arena
 from eventlog.wire.frames import Buffers
@@ -98,7 +98,7 @@ class BlockingConnection:
             while asked.reply is None and asked.error is None:
                 self._take(deadline)
         except EventLogError as error:
-            raise failure_of(outgoing.kind, error) from error
+            raise failure_of(outgoing.kind, end_of(outgoing.kind, error, peer=self.peer)) from error
         if asked.reply is None:
             assert asked.error is not None, "one of the two ended the loop"
             raise failure_of(outgoing.kind, asked.error)
@@ -118,7 +118,10 @@ class BlockingConnection:
 
     async def wait(self) -> None:
         """Take in what comes next, for a stream."""
-        self._take(inf)
+        try:
+            self._take(inf)
+        except EventLogError as error:
+            raise end_of("", error, peer=self.peer) from error
 
     def wake(self) -> None:
         """Nothing waits but what has taken it in."""

@@ -8,7 +8,7 @@ from typing import Any, Final, Protocol
 
 from eventlog.errors import ClientClosed, EventLogError, TimedOut, tellable
 from eventlog.transport.link import Link
-from eventlog.transport.stream import Stream, failure_of
+from eventlog.transport.stream import Stream, end_of, failure_of
 from eventlog.wire.eventlog_pb2 import HelloAnswer, Message
 from eventlog.wire.flow import REQUEST_WEIGHT_BYTES, ByteBudget
 from eventlog.wire.reader import Reader
@@ -240,7 +240,7 @@ class Connection(Link):
             self._timer.cancel()
             self._timer = None
         for asked in outgoing:
-            _fail(asked, error)
+            _fail(asked, end_of(asked.kind, error, peer=self.peer))
             if isinstance(asked.token, Stream):
                 asked.token.ended()
         for request in incoming:

@@ -3,7 +3,7 @@
 from collections import deque
 from typing import Protocol, Self
 
-from eventlog.errors import ConnectionLost, EventLogError, Outcome, TimedOut
+from eventlog.errors import ConnectionLost, EventLogError, Outcome, PeerViolation, TimedOut
 from eventlog.wire.kinds import CHANGES
 from eventlog.wire.session import Outgoing, Reply, Session
 
@@ -12,6 +12,15 @@ def failure_of(kind: str, error: EventLogError) -> EventLogError:
     """Return why a request of a kind has no answer: a copy of `error`, to which each waiter adds its own traceback."""
     outcome: Outcome = "unknown" if kind in CHANGES and isinstance(error, ConnectionLost | TimedOut) else error.outcome
     return type(error)(outcome=outcome, **error.facts())
+
+
+def end_of(kind: str, error: EventLogError, *, peer: str) -> EventLogError:
+    """Return what a request of a kind hears of the error that ended its connection.
+
+    Bytes that break the format say nothing of it: it may be done, or not, as when the connection had just broken. They are told as they
+    are to Hello alone, which finds out whether a node listens there.
+    """
+    return ConnectionLost(address=peer, why=str(error)) if isinstance(error, PeerViolation) and kind != "hello" else error
 
 
 CREDIT_PARTS = 4  # credit goes back when this part of it has been used up: few messages, and the sender never runs dry

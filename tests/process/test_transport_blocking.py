@@ -333,13 +333,14 @@ def test_a_farewell_is_raised_as_it_was_said():
     with_connection(act, answers)
 
 
-def test_a_peer_that_breaks_the_format_is_told_and_left():
+def test_a_peer_that_breaks_the_format_is_told_and_left_and_what_it_was_asked_may_be_done():
     answers = Silent()
 
     def act(connection):
         have_later(answers, lambda end: end.write(b"\xff" * 64), after_s=0.05)
-        with pytest.raises(BadFrame):
+        with pytest.raises(ConnectionLost, match="frame refused: flags") as lost:
             ask(connection, Message(write=Write()))
+        assert lost.value.outcome == "unknown"
         assert connection.is_closed
 
     with_connection(act, answers)

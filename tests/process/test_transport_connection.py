@@ -246,6 +246,35 @@ def test_losing_the_connection_fails_everything_in_flight(loop):
     run(main, loop)
 
 
+@pytest.mark.parametrize(
+    "end", [lambda end: end.write(b"\xff" * 64), lambda end: end.give_up(BadFrame(why="a checksum"))], ids=["theirs", "ours"]
+)
+def test_what_was_asked_before_a_frame_came_damaged_is_lost_with_the_connection_and_a_change_may_be_done(end):
+    """Whose frame it was tells nothing: the node may have done all of it, and its answers be what nobody can read any more."""
+
+    class Silent(Answers):
+        def write(self, exchange):
+            self.held.append(exchange)
+
+    async def main():
+        answers = Silent()
+        async with serving(answers) as (_, port), connected(port) as connection:
+            asked = [connection.send(Message(poll=Poll())), connection.send(Message(write=Write()))]
+            stream = connection.stream(Message(keys=Keys()))
+            await until(lambda: len(answers.held) == 2 and answers.streams)
+            end(answers.greeted[0])
+            outcomes = []
+            for future in asked:
+                with pytest.raises(ConnectionLost, match="frame refused") as lost:
+                    await future
+                outcomes.append(lost.value.outcome)
+            with pytest.raises(ConnectionLost, match="frame refused"):
+                await anext(stream)
+            assert outcomes == ["none", "unknown"]
+
+    run(main)
+
+
 def test_a_dropped_future_of_a_lost_connection_complains_to_nobody():
     async def main():
         answers = Answers()

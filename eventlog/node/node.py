@@ -181,7 +181,7 @@ class Node:
             store=self.store, storage=self.storage, core=self.core, applied=self.followed.applied, caches=self.caches
         )
         self.reclaiming = Reclaiming(self)
-        self.retention = Retention(self, checkpoint=self.checkpoints.write)
+        self.retention = Retention(self, checkpoint=self.checkpoints.write, read=self.mending.read)
         self.trimmed_copies = TrimmedCopies(self, flush=self.retention.flush, remove=self.retention.remove)
         self.changing_caches = asyncio.Lock()  # held from a commit to the caches' records until this node knows of it
         self.loop_delay_ms_peak = 0
@@ -250,7 +250,7 @@ class Node:
         """Make what has a thread for what would hold the loop, and the parts that it serves."""
         self.value_gate = ValueGate(self.writer, thread=ReaderThread(make_worker("values")))
         self.near = NearReaders(self)
-        self.mending = Mending(self)
+        self.mending: Mending = Mending(self)
         columns = Path(self.config.data) / "columns"
         files = ColumnFiles(columns, bytes_max=self.config.column_files_bytes_max, has_room=self.disk.has_room)
         self.reads = Reads(self, thread=ReaderThread(make_worker("reader")), files=files)

@@ -14,7 +14,8 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from eventlog.arrays import Ints
-from eventlog.batch.layout import read_head
+from eventlog.batch.layout import checked_head
+from eventlog.errors import CorruptData
 from eventlog.limits import MIB
 from eventlog.segment import keys
 from eventlog.segment.port import Pair, Range, Store
@@ -49,14 +50,25 @@ def read_heads(store: Store, plan: TrimPlan, *, bytes_max: int = _READ_BYTES) ->
 def heads_between(
     store: Store, cache: int, segments: Iterable[int], *, after: int, upto: int, bytes_max: int = _READ_BYTES
 ) -> list[StoredHead]:
-    """Return the heads of the values of some segments with base ids in `(after, upto]`."""
+    """Return the heads of the values of some segments with base ids in `(after, upto]`.
+
+    Of one that is damaged nothing is believed, and nothing counted but its bytes: whoever reads it has it mended.
+
+    Raises:
+        UnsupportedFormat: one was written by a newer version, and is undamaged.
+    """
     heads: list[StoredHead] = []
     ranges = [keys.log_range(segment, cache, after=after, upto=upto) for segment in segments]
     while ranges:
         pairs = store.read_logs(ranges, bytes_max=bytes_max)
         for key, value in pairs:
-            head = read_head(value, where=f"log, key {key.hex()}")
-            heads.append(StoredHead(head.last_id, head.count, len(value)))
+            segment, _, base = keys.parse_log_key(key)
+            try:
+                head = checked_head(value, segment=segment, cache=cache)
+            except CorruptData:
+                heads.append(StoredHead(base, 0, len(value)))
+            else:
+                heads.append(StoredHead(head.last_id, head.count, len(value)))
         ranges = _after(ranges, pairs, bytes_max)
     return heads
 
@@ -67,14 +79,20 @@ def find_trims(store: Store, plan: TrimPlan, trimmed_ids: Ints) -> list[Trim]:
 
 
 def trims_to(store: Store, cache: int, segments: Iterable[int], *, cut: int, trimmed_ids: Ints) -> list[Trim]:
-    """Return what goes of some segments when all whole values at or below the id `cut` go."""
+    """Return what goes of some segments when all whole values at or below the id `cut` go.
+
+    What is told of a value here stays behind when it is gone, on disk and at all copies.
+
+    Raises:
+        CorruptData, UnsupportedFormat: one of the values that say so is damaged.
+    """
     trims: list[Trim] = []
     for segment in segments:
         lower, _ = keys.cache_range(segment, cache)
         _, upper = keys.log_range(segment, cache, after=0, upto=cut)
         pair = store.last_log(lower, upper)
         while pair is not None:
-            head = read_head(pair[1], where=f"log, key {pair[0].hex()}")
+            head = checked_head(pair[1], segment=segment, cache=cache)
             if head.last_id <= cut:
                 if head.last_id > trimmed_ids[segment]:
                     trims.append(Trim(segment, cache, head.last_id, head.first_offset + head.count - 1))

@@ -1,11 +1,14 @@
+import numpy as np
 import pytest
 
-from eventlog.ids import ID_STEP
+from eventlog.batch.layout import VALUE_HEAD_BYTES
+from eventlog.errors import CorruptData, UnsupportedFormat
+from eventlog.ids import ID_MAX, ID_STEP
 from eventlog.segment import keys
 from eventlog.segment.memory import MemoryStore, open_store
 from eventlog.segment.recovery import recover
-from eventlog.segment.retention import CacheLog, OwnStep, RetentionLimits, flushed_ceiling, plan_retention, refine
-from eventlog.segment.trimming import find_trims, flush_marks, read_heads, trim_ranges, trim_write
+from eventlog.segment.retention import CacheLog, OwnStep, RetentionLimits, StoredHead, flushed_ceiling, plan_retention, refine
+from eventlog.segment.trimming import find_trims, flush_marks, heads_between, read_heads, trim_ranges, trim_write
 from tests.segment.worlds import World
 
 
@@ -97,6 +100,31 @@ def test_a_value_on_both_sides_of_the_cut_stays(world):
 def test_what_counts_as_trimmed_is_not_trimmed_again(world):
     plan = make_plan(world, RetentionLimits(events=6))
     assert {row.segment for row in find_trims(world.store, plan, [plan.cut.id, 0, 0, 0])} == {1, 2}
+
+
+@pytest.mark.parametrize("bit", range(0, 8 * VALUE_HEAD_BYTES, 5))
+def test_what_a_damaged_value_says_of_itself_is_not_kept_as_what_was_removed(world, bit):
+    """Where the log begins would be told wrong for ever, on disk and to all copies, and nothing be left that shows it."""
+    plan = make_plan(world, RetentionLimits(events=6))
+    [row, *_] = find_trims(world.store, plan, np.zeros(4, np.int64))
+    [(key, data)] = [pair for pair in world.log.items() if keys.parse_log_key(pair[0]) == (row.segment, 1, row.last_id - ID_STEP)]
+    damaged = bytearray(data)
+    damaged[bit // 8] ^= 1 << bit % 8
+    world.store.append([(key, bytes(damaged))], [])
+    with pytest.raises((CorruptData, UnsupportedFormat)):
+        find_trims(world.store, plan, np.zeros(4, np.int64))
+
+
+@pytest.mark.parametrize("bit", range(0, 8 * VALUE_HEAD_BYTES, 5))
+def test_a_damaged_value_counts_for_its_bytes_alone_and_keeps_nobody_from_the_others(world, bit):
+    """A start reads them to count what came since the last step: what is damaged is mended later, by whoever reads it."""
+    found = heads_between(world.store, 1, range(3), after=0, upto=ID_MAX - 1)
+    key = sorted(key for key in world.log if keys.parse_log_key(key)[:2] == (0, 1))[1]
+    damaged = bytearray(world.log[key])
+    damaged[bit // 8] ^= 1 << bit % 8
+    world.store.append([(key, bytes(damaged))], [])
+    after = heads_between(world.store, 1, range(3), after=0, upto=ID_MAX - 1)
+    assert after == [*found[:1], StoredHead(keys.parse_log_key(key)[2], 0, len(damaged)), *found[2:]]
 
 
 def test_ranges_begin_with_the_cache(world):

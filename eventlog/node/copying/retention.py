@@ -139,11 +139,19 @@ class RetentionSteps:
         return Exact(fewer_heads(heads), OwnStep(upto, events, nbytes))
 
 
-class Retention:
-    """Removes what the caches' limits let go. `checkpoint` writes how far the state has come, so that its mark may be flushed."""
+FindTrims = Callable[[Callable[[], list[Trim]]], Awaitable[list[Trim]]]
 
-    def __init__(self, node: RetentionGround, *, checkpoint: Callable[[], Awaitable[None]]) -> None:
+
+class Retention:
+    """Removes what the caches' limits let go.
+
+    `checkpoint` writes how far the state has come, so that its mark may be flushed. `read` calls what reads the log in a thread, and once
+    more where what it met was damaged and is mended.
+    """
+
+    def __init__(self, node: RetentionGround, *, checkpoint: Callable[[], Awaitable[None]], read: FindTrims) -> None:
         self._node = node
+        self._read = read
         self._steps = RetentionSteps(node)
         self._checkpoint = checkpoint
         self._one_at_a_time = asyncio.Lock()
@@ -159,7 +167,7 @@ class Retention:
         """Apply the limits of every cache that has any, if this node is the one to do so; trim the copies like the originals."""
         await self._node.trimmed_copies.spread()
         for cache in list(self._node.caches):
-            await self._catch_up(cache)
+            await self._catch_up_one(cache)
         if not self._node.replicas.serving[0]:
             self._percents.clear()  # another node may tell listeners how near to falling out they are
             return
@@ -181,6 +189,13 @@ class Retention:
         except PrimariesMissing:
             raise
         except EventLogError as error:  # the limits of the caches after this one hold all the same
+            log.warning("retention_failed cache=%s error=%s", cache.name, error)
+            self._node.failures["retention"] += 1
+
+    async def _catch_up_one(self, cache: CacheState) -> None:
+        try:
+            await self._catch_up(cache)
+        except EventLogError as error:  # as above
             log.warning("retention_failed cache=%s error=%s", cache.name, error)
             self._node.failures["retention"] += 1
 
@@ -225,7 +240,7 @@ class Retention:
         if cache.dropped or not len(behind):
             return
         find = partial(trims_to, self._node.store, cache.cache_id, behind.tolist(), cut=due, trimmed_ids=cache.removed_ids.copy())
-        trims = await aside(find)
+        trims = await self._read(find)
         caught_up[behind] = due
         if trims:
             marks = await self.flush()
@@ -414,7 +429,7 @@ class Retention:
         ends, marks = node.replicas.core.ends, self._marks
         ready = [segment for segment in led.segments if marks[segment] >= min(cut.id, int(ends[segment]))]
         find = partial(trims_to, node.store, cache.cache_id, ready, cut=cut.id, trimmed_ids=cache.removed_ids.copy())
-        trims = await aside(find)
+        trims = await self._read(find)
         answer = _describe(cache, trims, await aside(partial(_first_ids, node.store, trims)))
         if trims and not cut.dry_run:
             await self.remove(cache, trims)

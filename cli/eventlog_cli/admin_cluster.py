@@ -12,7 +12,7 @@ from eventlog.limits import REPLICAS_MAX
 from eventlog_cli.conventions import common_options, open_operator_client, settings
 from eventlog_cli.lazy import SynonymGroup
 from eventlog_cli.output import ProgressLine, id_fields, note, print_row, print_text, table
-from eventlog_cli.parameters import DURATION, SEGMENTS, SIZE, format_size
+from eventlog_cli.parameters import DURATION, SEGMENTS, SIZE, Whole, format_size
 
 if TYPE_CHECKING:
     from eventlog.blocking import Client
@@ -123,7 +123,7 @@ def change() -> None:
 
 
 @change.command("replicas")
-@click.argument("replicas", type=click.IntRange(1, REPLICAS_MAX))
+@click.argument("replicas", type=Whole(1, REPLICAS_MAX))
 @common_options
 def set_replicas(replicas: int) -> None:
     """Keep REPLICAS copies of each segment, where there are as many nodes.

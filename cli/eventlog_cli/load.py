@@ -13,7 +13,7 @@ from eventlog_cli.loading.loader import CacheTarget, Loader, StageTarget, Summar
 from eventlog_cli.loading.rows import FormatReader, Rejection, RowShape
 from eventlog_cli.loading.source import FORMATS, OpenedInput, format_of, open_source, reader_of
 from eventlog_cli.output import ProgressLine, id_fields, note, note_interrupt, print_row, print_text
-from eventlog_cli.parameters import COUNT, SEPARATOR, SIZE, format_seconds
+from eventlog_cli.parameters import COUNT, SEPARATOR, SIZE, Whole, format_seconds
 
 if TYPE_CHECKING:
     from eventlog.client.values import CacheInfo
@@ -41,7 +41,7 @@ ROWS_DEFAULT = 1_000
 @click.option("--format", "format_name", type=click.Choice(FORMATS), help="What the file is.  [default: told by content and name]")
 @click.option(
     "--batch",
-    type=click.IntRange(1, 20_000),
+    type=Whole(1, 20_000),
     default=ROWS_DEFAULT,
     show_default=True,
     metavar="N",

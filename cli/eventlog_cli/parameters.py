@@ -314,5 +314,13 @@ PARAM = Parsed("name=value", parse_param)
 SHIFT = Parsed("number", parse_shift)
 SEPARATOR = Parsed("separator", parse_separator)
 HEADER = Parsed("name=text", parse_header)
-COUNT = click.IntRange(min=0, max=NUMBER_MAX)
-POSITIVE = click.IntRange(min=1, max=NUMBER_MAX)
+
+
+class Whole(click.IntRange):
+    """A whole number within bounds, which click calls an integer range where the text is no number at all."""
+
+    name = "integer"
+
+
+COUNT = Whole(min=0, max=NUMBER_MAX)
+POSITIVE = Whole(min=1, max=NUMBER_MAX)

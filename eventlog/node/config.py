@@ -201,7 +201,13 @@ def _convert(name: str, value: Any) -> Any:
     is_path = isinstance(default, Path)
     if not isinstance(value, str) or "\0" in value or (is_path and not value):
         raise BadConfig(option=name, why=f"{value!r} is not a {'path' if is_path else 'text'}")
+    if not _is_utf8(value):
+        raise BadConfig(option=name, why=f"{value!r} is not UTF-8")
     return Path(value) if is_path else value
+
+
+def _is_utf8(text: str) -> bool:
+    return not any("\ud800" <= letter <= "\udfff" for letter in text)  # what stands for other bytes of the command line
 
 
 def _number(name: str, value: Any) -> int:

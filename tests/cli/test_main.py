@@ -157,6 +157,12 @@ def test_without_a_command_the_help_is_printed_and_the_exit_code_is_that_of_wron
     assert "Usage: eventlog" in stderr
 
 
+def test_what_is_no_number_is_not_called_an_integer_range() -> None:
+    for words in (["cache", "create", "c", "--retain-events", "x"], ["admin", "set", "replicas", "x"], ["demo", "--nodes", "x"]):
+        code, _, stderr = run(*words)
+        assert (code, "'x' is not a valid integer;" in stderr) == (2, True), stderr
+
+
 def test_the_version_is_printed() -> None:
     code, stdout, _ = run("--version")
     assert code == 0

@@ -53,6 +53,8 @@ def test_sizes_have_units(text, size):
         ("data", 5),
         ("data", ""),
         ("data", "a\0b"),
+        ("data", "a\udcff"),
+        ("rack", "a\udcff"),
         ("listen", 7400),
         ("listen", "127.0.0.1"),
         ("listen", ":7400"),

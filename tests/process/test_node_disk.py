@@ -161,6 +161,33 @@ def test_a_node_starts_on_a_disk_that_is_full_to_the_last_block_and_serves_reads
             asyncio.run(run(node, ballast))
 
 
+@pytest.mark.needs_root("a file system of its own has to be mounted to be filled")
+def test_metadata_on_a_full_disk_stop_writes_say_so_and_go_on_with_the_space(tmp_path):
+    with memory_disk(tmp_path / "disk", nbytes=8 * MIB) as disk, NodeProcess(tmp_path, "--meta", f"sqlite:{disk}/meta.db") as node:
+        node.command("cache", "create", "c")
+        node.command("put", "c", "a", "1")
+        ballast = disk / "others"
+        fill_to_the_last_block(ballast)
+        deadline = time.monotonic() + WAIT_S
+        while b"writes have stopped" not in (said := node.command("admin", "status").stdout):
+            assert time.monotonic() < deadline, said
+        assert b"does not answer (" in said
+        assert b"disk is full)" in said
+        assert node.command("get", "c", "a").stdout == b"1"
+        ballast.unlink()
+        node.command("admin", "status", "--wait", "60s")
+        node.command("put", "c", "a", "2")
+        fill_to_the_last_block(ballast)
+        assert node.stop() == 0
+        node.spawn()
+        assert node.wait() == 3
+        assert "disk is full" in node.log_text().splitlines()[-1]
+        ballast.unlink()
+        node.start()
+        assert node.command("get", "c", "a").stdout == b"2"
+        node.command("put", "c", "a", "3")
+
+
 def test_a_failed_sync_stops_the_node_and_nothing_is_acknowledged_after_it(tmp_path):
     assert shutil.which("strace"), "strace is needed to make a sync fail: install the package strace"
 

@@ -13,7 +13,7 @@ import pytest
 from eventlog.control.cluster import ClusterRecords
 from eventlog.control.metastores.resolving import ResolvingStore, RetryOptions
 from eventlog.control.metastores.sqlite import SqliteOptions, open_sqlite
-from eventlog.errors import EventLogError, MetadataLost, MetadataUnavailable, UnsupportedFormat, WrongCluster
+from eventlog.errors import BadConfig, EventLogError, MetadataLost, MetadataUnavailable, UnsupportedFormat, WrongCluster
 from eventlog.testing.clocks import SeededEntropy
 
 NOW = 1_700_000_000_000
@@ -46,6 +46,17 @@ def refusal(path: Path, *, create: bool = False) -> str:
     with pytest.raises(MetadataLost) as caught:
         asyncio.run(read_all(path, create=create))
     return str(caught.value)
+
+
+def test_a_place_where_no_file_can_be_is_a_mistake_and_not_waited_for(path):
+    for place, why in (
+        (path.parent, "is a directory: name a file"),
+        (path / "meta.db", "cannot be made: "),
+        (Path("/proc/no/m.db"), "No such"),
+    ):
+        with pytest.raises(BadConfig, match=why) as caught:
+            asyncio.run(read_all(place, create=True))
+        assert caught.value.option == "meta"
 
 
 def test_a_file_that_is_gone_is_not_made_again(path):

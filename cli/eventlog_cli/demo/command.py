@@ -15,6 +15,7 @@ from eventlog_cli.demo.checks import PROBLEMS_SHOWN, Check
 from eventlog_cli.demo.cluster import Cluster, commands_to_try, program_words
 from eventlog_cli.demo.input import rows_of_file, time_zones
 from eventlog_cli.output import print_row, print_text, table
+from eventlog_cli.parameters import Whole
 
 EXIT_BROKEN = 1
 
@@ -23,7 +24,7 @@ EXIT_BROKEN = 1
 @click.option("--input", "path", type=click.Path(exists=True, dir_okay=False), help="Load this file instead of the clock changes.")
 @click.option("--key", metavar="FIELD", help="With --input: the field that is the key.  [default: guessed]")
 @click.option("--spark", "on_spark", is_flag=True, help="Archive on Spark, let the nodes forget, and read over both instead.")
-@click.option("--nodes", type=click.IntRange(1, 9), default=3, show_default=True, help="How many nodes to begin with.")
+@click.option("--nodes", type=Whole(1, 9), default=3, show_default=True, help="How many nodes to begin with.")
 @click.option("--keep", is_flag=True, help="Leave the nodes running.")
 @click.option("--data", "directory", type=click.Path(file_okay=False), help="Where to put its files.  [default: a new temporary directory]")
 @click.option("--listen", metavar="HOST:PORT", help="Address of the first node.  [default: 127.0.0.1:7400, or a free port]")

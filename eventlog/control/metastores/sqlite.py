@@ -28,7 +28,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from eventlog.checksum import crc32c
 from eventlog.control.metastore import REVISIONS_KEPT, Item, ItemChange, Lease, Listing, RevisionChanges, check_commit
-from eventlog.errors import InvalidArgument, MetadataConflict, MetadataLost, MetadataUnavailable, UnsupportedFormat
+from eventlog.errors import BadConfig, InvalidArgument, MetadataConflict, MetadataLost, MetadataUnavailable, UnsupportedFormat
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
@@ -58,7 +58,8 @@ async def open_sqlite(path: Path, *, create: bool, options: SqliteOptions | None
     Raises:
         MetadataLost: the file is gone, empty, damaged or not ours.
         UnsupportedFormat: another version of eventlog made it.
-        MetadataUnavailable: it cannot be made, opened or locked.
+        BadConfig: it is a directory, or cannot be made there.
+        MetadataUnavailable: it cannot be made, opened or locked at the moment.
     """
     chosen = options or SqliteOptions()
     thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="metadata")
@@ -72,6 +73,8 @@ async def open_sqlite(path: Path, *, create: bool, options: SqliteOptions | None
 
 
 def _open(path: Path, *, create: bool, options: SqliteOptions) -> "MetaFile":
+    if path.is_dir():
+        raise BadConfig(option="meta", why=f"{path} is a directory: name a file, which is made where there is none")
     if create and not path.exists():
         create_file(path)
     keep_private(path)
@@ -212,7 +215,8 @@ def create_file(path: Path) -> None:
 
     Raises:
         MetadataLost: the journal of a store that is gone lies beside `path`.
-        MetadataUnavailable: the directory cannot be made or written.
+        BadConfig: there can be no such file.
+        MetadataUnavailable: the directory cannot be written now.
     """
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -235,6 +239,8 @@ def create_file(path: Path) -> None:
             os.link(made, path)
         made.unlink()
         _sync_directory(path.parent)
+    except (FileNotFoundError, NotADirectoryError, FileExistsError, PermissionError) as error:
+        raise BadConfig(option="meta", why=f"{path} cannot be made: {error.strerror} ({error.filename})") from error
     except (OSError, sqlite3.Error) as error:
         raise MetadataUnavailable(why=f"{path} cannot be made: {error}") from error
 

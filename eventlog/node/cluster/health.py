@@ -132,7 +132,8 @@ class ClusterHealth:
         if self._is_cut_off():
             writes = "writes have stopped" if self._issues_nothing() else "writes will stop within seconds"
             store = f"the metadata store, {self._node.location}, does not answer"
-            yield f"{store}: {writes}, reading goes on; see that it runs and is reached from here"
+            why = f" ({self._node.lease.failure})" if self._node.lease.failure else ""
+            yield f"{store}{why}: {writes}, reading goes on; see that it runs, has room, and is reached from here"
         yield from about_what_stands_still(situation, records)
         if silent := self._silent():
             yield f"etcd of {', '.join(silent)} does not answer; the metadata need most of its members: see etcd.log in the data directory"

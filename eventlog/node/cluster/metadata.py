@@ -276,6 +276,7 @@ class NodeLease:
         self._on_lost = on_lost
         self.lock = asyncio.Lock()
         self.renewed_s = asyncio.get_running_loop().time()  # by the loop's clock
+        self.failure = ""  # why it was not renewed the last time, empty if it was
 
     async def renew(self) -> None:
         """Renew it; what is another's now is led no more, and a node whose record is another's has nothing left to do."""
@@ -287,7 +288,10 @@ class NodeLease:
                     acknowledged=int(node.core.watermark.max()),
                     unreadable=bool(node.store.unreadable),
                 )
-                self.renewed_s = asyncio.get_running_loop().time()
+                self.renewed_s, self.failure = asyncio.get_running_loop().time(), ""
+        except MetadataUnavailable as error:
+            self.failure = error.why
+            raise
         except MemberReplaced as error:
             self._on_lost(error)
 

@@ -114,9 +114,13 @@ def test_an_endpoint_of_another_cluster_is_told_apart_and_never_taken_for_an_emp
         asyncio.run(story(own, other))
 
 
-def test_nobody_listening_is_said_in_one_line():
+def test_nobody_listening_is_said_at_once_and_at_the_end_in_one_line(caplog):
     async def story() -> None:
         with pytest.raises(MetadataUnavailable, match=r"no answer from etcd at 127\.0\.0\.1:1"):
             await open_etcd(EtcdOptions(endpoints=("127.0.0.1:1",)), wait_ms_max=300)
 
+    caplog.set_level("INFO")
     asyncio.run(story())
+    assert [record.getMessage() for record in caplog.records if "etcd_waits" in record.getMessage()] == [
+        "etcd_waits endpoints=127.0.0.1:1 ms_max=300"
+    ]

@@ -70,7 +70,11 @@ async def open_etcd(options: EtcdOptions, *, wait_ms_max: int = OPEN_MS_MAX) -> 
 async def _check_versions(endpoints: "Endpoints", wait_ms_max: int) -> None:
     loop = asyncio.get_running_loop()
     deadline = loop.time() + wait_ms_max / 1000
+    is_said = False
     while not (answers := await endpoints.ask_each(STATUS, pb.StatusRequest())):
+        if not is_said:
+            log.info("etcd_waits endpoints=%s ms_max=%d", ",".join(endpoints.addresses), wait_ms_max)
+            is_said = True
         if loop.time() > deadline:
             raise MetadataUnavailable(why=f"no answer from etcd at {', '.join(endpoints.addresses)}")
         await asyncio.sleep(0.1)

@@ -359,11 +359,16 @@ def force_primary(segments: str | None, node: str | None, *, all_lost: bool, dry
     Without NODE each segment's longest log is taken. Only where no in-sync replica is left. `--dry-run` says for NODE what
     may be lost, and where another node's log is longer; without NODE it does so for every node that could lead.
     """
+    if "" in (segments, node):  # a variable that is not set must not mean any node, or all segments
+        raise click.UsageError("an argument is empty: name segments and a node, or leave the node out")
     if all_lost and segments and node is None:
         segments, node = None, segments
     if all_lost == bool(segments):
         raise click.UsageError("name segments, or pass --all-lost")
-    chosen = None if all_lost else SEGMENTS.convert(segments, None, None)
+    try:
+        chosen = None if all_lost else SEGMENTS.convert(segments, None, None)
+    except click.BadParameter as error:
+        raise click.BadParameter(error.message, param_hint="'SEGMENTS'") from error
     with open_operator_client() as client:
         found = client.admin.force_primary(chosen, node=node or "", dry_run=dry_run, accept_data_loss=accept_data_loss)
     for replica in found:

@@ -65,6 +65,13 @@ def _keep(field: str) -> Callable[[click.Context, click.Parameter, Any], None]:
     return keep
 
 
+def _keep_servers(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> None:
+    for part in value:
+        if not all(one.strip() for one in part.split(",")):  # a variable that is not set must not mean the node of this host
+            raise click.BadParameter(f"{part!r} names no node: write HOST:PORT, several with commas between")
+    _keep("servers")(ctx, param, value)
+
+
 def common_options(function: Function) -> Function:
     """Give a command or group `--server`, `--json` and `--timeout`."""
     options = (
@@ -74,7 +81,7 @@ def common_options(function: Function) -> Function:
             metavar="HOST:PORT",
             multiple=True,
             expose_value=False,
-            callback=_keep("servers"),
+            callback=_keep_servers,
             help=f"Node to ask; more with commas, or given again.  [default: ${SERVER_VARIABLE}, the context in use, {SERVER_DEFAULT}]",
         ),
         click.option(
@@ -233,13 +240,22 @@ def read_contexts() -> Contexts:
     """
     path = contexts_path()
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-        servers = {str(name): tuple(map(str, addresses)) for name, addresses in found["contexts"].items()}
-        return Contexts(servers=servers, used=found["used"] if found["used"] in servers else "")
+        return _contexts_in(json.loads(path.read_text(encoding="utf-8")))
     except FileNotFoundError:
         return Contexts(servers={}, used="")
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except ValueError as error:
         raise click.UsageError(f"{path} cannot be read as contexts ({error}); mend it, or remove it and add them again") from error
+
+
+def _contexts_in(found: Any) -> Contexts:
+    """Return the contexts of the file's content. Raises ValueError: it is none of this command's."""
+    kept, used = (found.get("contexts"), found.get("used")) if isinstance(found, dict) else (None, None)
+    if not isinstance(kept, dict) or not isinstance(used, str):
+        raise ValueError('it is not an object with "contexts", an object, and "used", a text')  # noqa: TRY004 -- of a file, not of a caller
+    for name, addresses in kept.items():
+        if not isinstance(addresses, list) or not addresses or not all(isinstance(one, str) and one.strip() for one in addresses):
+            raise ValueError(f"the nodes of {name!r} are not a list of addresses")
+    return Contexts(servers={name: tuple(addresses) for name, addresses in kept.items()}, used=used if used in kept else "")
 
 
 def write_contexts(contexts: Contexts) -> None:

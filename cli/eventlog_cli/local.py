@@ -8,7 +8,9 @@ import os
 import click
 from click.shell_completion import get_completion_class
 
+from eventlog.errors import InvalidArgument
 from eventlog.ids import IdTimes, decode_id, id_before
+from eventlog.routing.addresses import parse_address
 from eventlog_cli.conventions import SERVER_VARIABLE, Contexts, common_options, read_contexts, settings, write_contexts
 from eventlog_cli.lazy import SynonymGroup
 from eventlog_cli.output import id_fields, note, print_row, print_text, table
@@ -68,8 +70,13 @@ def add(name: str) -> None:
     """Keep the nodes that --server names as NAME, and use it if it is the only context."""
     if not settings().servers:
         raise click.UsageError("name at least one node with --server HOST:PORT")
-    if not name or name.strip() != name or name.startswith("-"):
+    if not name or name.strip() != name or name.startswith("-") or not name.isprintable():
         raise click.UsageError(f"{name!r} is no name for a context")
+    try:
+        for address in settings().addresses:
+            parse_address(address)
+    except InvalidArgument as error:
+        raise click.BadParameter(str(error), param_hint="'--server'") from error
     kept = read_contexts()
     servers = dict(kept.servers) | {name: settings().addresses}
     write_contexts(Contexts(servers=servers, used=kept.used or name))

@@ -198,6 +198,22 @@ def test_segments_to_force_are_a_list_or_all_that_are_lost(words, segments, node
     assert admin.asked == [("force_primary", (segments,), {"node": node_name, "dry_run": True, "accept_data_loss": False})]
 
 
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["3", ""], "an argument is empty"),
+        (["", "n2"], "an argument is empty"),
+        (["--all-lost", ""], "an argument is empty"),
+        (["x", "n2"], "Invalid value for 'SEGMENTS': 'x' is not a list of segments"),
+    ],
+)
+def test_what_names_nobody_forces_nobody(words, why):
+    admin = Admin({})
+    result = CliRunner().invoke(command, ["force-primary", *words, "--accept-data-loss"], obj=Client(admin).connect)
+    assert (result.exit_code, why in result.stderr) == (2, True), result.stderr
+    assert admin.asked == []
+
+
 def test_a_longer_log_than_that_of_the_node_to_force_is_named():
     found = [[ForcedInfo(segment=7, node="n3", last_id=5, upto=9, chosen=True, why_not="", longer="n2")]]
     said = run(Admin({"force_primary": found}), "force-primary", "7", "n3", "--dry-run")

@@ -72,6 +72,41 @@ def test_a_file_that_is_damaged_is_named(tmp_path: Path, content: str) -> None:
     assert "contexts.json" in stderr
 
 
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        ("7", "it is not an object"),
+        ("[1]", "it is not an object"),
+        ('{"contexts": {}}', "it is not an object"),
+        ('{"contexts": {"a": ["h:1"]}, "used": ["a"]}', '"used", a text'),
+        ('{"contexts": {"a": "h:1"}, "used": "a"}', "the nodes of 'a' are not a list of addresses"),
+        ('{"contexts": {"a": []}, "used": "a"}', "the nodes of 'a' are not"),
+        ('{"contexts": {"a": [7]}, "used": "a"}', "the nodes of 'a' are not"),
+        ('{"contexts": {"a": null}, "used": "a"}', "the nodes of 'a' are not"),
+    ],
+)
+def test_a_file_of_another_form_is_told_in_words_and_no_other_node_is_asked(tmp_path: Path, content: str, why: str) -> None:
+    (tmp_path / "eventlog").mkdir()
+    (tmp_path / "eventlog" / "contexts.json").write_text(content)
+    for words in (("context", "list"), ("get", "c", "k")):
+        code, _, stderr = run(*words)
+        assert (code, why in stderr) == (2, True), stderr
+
+
+@pytest.mark.parametrize("server", ["", " ", "a:1,,b:2", ","])
+def test_a_server_that_is_empty_is_not_the_node_of_this_host(server: str) -> None:
+    for words in (("context", "add", "prod", "--server", server), ("get", "c", "k", "--server", server)):
+        code, _, stderr = run(*words)
+        assert (code, "names no node: write HOST:PORT" in stderr) == (2, True), stderr
+
+
+@pytest.mark.parametrize("server", ["a:99999", "a:x", "[::1", "h/x:1"])
+def test_a_context_is_made_of_addresses_alone(server: str) -> None:
+    code, _, stderr = run("context", "add", "prod", "--server", server)
+    assert (code, "'--server'" in stderr) == (2, True), stderr
+    assert run("context", "list")[1].count("\n") <= 1
+
+
 def test_the_file_is_its_owners_alone(tmp_path: Path) -> None:
     run("context", "add", "prod", "--server", "n1:7400")
     assert (tmp_path / "eventlog" / "contexts.json").stat().st_mode & 0o777 == 0o600

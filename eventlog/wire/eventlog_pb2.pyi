@@ -1442,16 +1442,20 @@ class Status(_message.Message):
     def __init__(self, local: _Optional[bool] = ...) -> None: ...
 
 class Serving(_message.Message):
-    __slots__ = ("led", "epochs", "unwritable", "unreadable")
+    __slots__ = ("led", "epochs", "unwritable", "unreadable", "disk_is_full", "disk_free_bytes")
     LED_FIELD_NUMBER: _ClassVar[int]
     EPOCHS_FIELD_NUMBER: _ClassVar[int]
     UNWRITABLE_FIELD_NUMBER: _ClassVar[int]
     UNREADABLE_FIELD_NUMBER: _ClassVar[int]
+    DISK_IS_FULL_FIELD_NUMBER: _ClassVar[int]
+    DISK_FREE_BYTES_FIELD_NUMBER: _ClassVar[int]
     led: _containers.RepeatedScalarFieldContainer[int]
     epochs: _containers.RepeatedScalarFieldContainer[int]
     unwritable: _containers.RepeatedScalarFieldContainer[int]
     unreadable: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, led: _Optional[_Iterable[int]] = ..., epochs: _Optional[_Iterable[int]] = ..., unwritable: _Optional[_Iterable[int]] = ..., unreadable: _Optional[_Iterable[int]] = ...) -> None: ...
+    disk_is_full: bool
+    disk_free_bytes: int
+    def __init__(self, led: _Optional[_Iterable[int]] = ..., epochs: _Optional[_Iterable[int]] = ..., unwritable: _Optional[_Iterable[int]] = ..., unreadable: _Optional[_Iterable[int]] = ..., disk_is_full: _Optional[bool] = ..., disk_free_bytes: _Optional[int] = ...) -> None: ...
 
 class StatusAnswer(_message.Message):
     __slots__ = ("cluster", "health", "controller", "metastore", "nodes", "nodes_live", "segments", "without_primary", "under_replicated", "low_watermark", "low_watermark_age_ms", "held_by", "rebalance", "advice", "unwritable", "unreadable", "missing", "serving")

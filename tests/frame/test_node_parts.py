@@ -15,7 +15,7 @@ ASSEMBLING = {"assemble", "node.figures", "node.handlers", "node.periodic", "nod
 MEMBERS_MAX = 10
 LARGER = {
     "CacheChangesGround": 12,  # a dropped cache is told to its readers, its writers, its log and its state
-    "HealthGround": 14,  # says what is wrong with anything
+    "HealthGround": 13,  # says what is wrong with anything
     "IncomingGround": 11,
     "MendingGround": 12,
     "RetentionGround": 13,

@@ -88,7 +88,9 @@ def test_the_disk_of_one_node_is_full_and_writes_come_back_with_the_space(tmp_pa
     ):
         ballast = disk / "ballast"
         trial.happen("n3's disk is full", lambda: fill_up(ballast))
-        cluster.until(lambda status: status.health != "ok")
+        found = cluster.until(lambda status: status.health == "unavailable")  # what n3 leads takes no writes, whoever is asked
+        assert 0 < found.unwritable < found.segments
+        assert any(line.startswith("the data disk of n3 has ") and line.endswith("eventlog admin drain n3") for line in found.advice), found
         ballast.unlink()
         trial.busy()
         trial.verdict()

@@ -1,7 +1,7 @@
 """How the cluster is, as one node sees it, and what its operator should do next."""
 
 import asyncio
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from typing import Protocol
 
 from eventlog.control.appointment import held_alone
@@ -18,7 +18,6 @@ from eventlog.node.cluster.metadata import NodeLease
 from eventlog.node.cluster.peers import Peers
 from eventlog.node.cluster.serving import Availability
 from eventlog.node.copying.replicate import Replicas
-from eventlog.node.disk import DiskWatch
 from eventlog.read.watermark import LowWatermark
 from eventlog.wire import eventlog_pb2 as pb
 
@@ -35,7 +34,6 @@ class HealthGround(Protocol):
     clock: FlakeClock
     low: LowWatermark
     segments: int
-    disk: DiskWatch
     replicas: Replicas
     peers: Peers
     managed: Managed | None
@@ -63,9 +61,7 @@ class ClusterHealth:
         missing = [member.name for member in view.members.values() if self.member_state(situation, member) not in ("live", "draining")]
         is_cut_off = self._is_cut_off()
         is_read = not any(member.unreadable for member in view.members.values())
-        is_whole = (
-            not under_replicated and not self._node.disk.is_full and not missing and is_read and not is_cut_off and not self._silent()
-        )
+        is_whole = not under_replicated and not serving.full and not missing and is_read and not is_cut_off and not self._silent()
         low = self._node.low.limit()
         return pb.StatusAnswer(
             cluster=self._node.cluster,
@@ -85,7 +81,7 @@ class ClusterHealth:
             low_watermark_age_ms=max(self._node.clock.physical_ms() - time_of(low), 0) if low else 0,
             held_by=self._held_by(situation),
             rebalance=view.rebalance.record.state if view.rebalance else "idle",
-            advice=list(self.advice(situation)),
+            advice=list(self.advice(situation, serving.full)),
             unwritable=unwritable,
             unreadable=unreadable,
             missing=sorted(missing),
@@ -124,11 +120,10 @@ class ClusterHealth:
         clock = self._node.clock
         return bool(self._node.replicas.serving.any()) and time_of(clock.ceiling) <= max(time_of(clock.last), clock.physical_ms())
 
-    def advice(self, situation: Situation) -> Iterator[str]:
-        """Yield what the operator should do, most pressing first."""
+    def advice(self, situation: Situation, full: Mapping[int, int]) -> Iterator[str]:
+        """Yield what the operator should do, most pressing first. `full` are the members whose disk is full, with the bytes left."""
         records = [found.record for _, found in sorted(situation.view.segments.items())]
-        if self._node.disk.is_full:
-            yield f"the data disk has {self._node.disk.free_bytes} bytes left: free space, or lower retention"
+        yield from about_full_disks(situation, full)
         if self._is_cut_off():
             writes = "writes have stopped" if self._issues_nothing() else "writes will stop within seconds"
             store = f"the metadata store, {self._node.location}, does not answer"
@@ -159,6 +154,15 @@ def _name(situation: Situation, number: int) -> str:
 
 
 # ---------------------------------------------------------------- what to do next
+
+
+def about_full_disks(situation: Situation, full: Mapping[int, int]) -> Iterator[str]:
+    """Yield what to do where disks are full: a node that has one takes no writes, and no more of what others write."""
+    others = [member for number, member in situation.view.members.items() if member.holds_data and number not in {*full, *situation.dead}]
+    for number, free_bytes in sorted(full.items()):
+        name = _name(situation, number)
+        room = f", or move what it holds to others: eventlog admin drain {name}" if others else ""
+        yield f"the data disk of {name} has {free_bytes} bytes left, so it takes no writes: free space, lower retention{room}"
 
 
 def about_what_stands_still(situation: Situation, records: list[SegmentRecord]) -> Iterator[str]:

@@ -1,6 +1,7 @@
 """Which segments can be written and read now, as their primaries say: the same answer at every node, however old its records are."""
 
 import asyncio
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -11,6 +12,7 @@ from eventlog.control.view import ClusterView
 from eventlog.errors import EventLogError
 from eventlog.node.cluster.peers import Peers
 from eventlog.node.copying.replicate import Replicas
+from eventlog.node.disk import DiskWatch
 from eventlog.replication import Replication
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message
@@ -23,8 +25,10 @@ class ServingGround(Protocol):
 
     core: Replication
     segments: int
+    number: int
     replicas: Replicas
     peers: Peers
+    disk: DiskWatch
 
     @property
     def view(self) -> ClusterView: ...
@@ -32,11 +36,15 @@ class ServingGround(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Serving:
-    """By segment: whether a primary serves it, takes its writes, answers its reads."""
+    """By segment: whether a primary serves it, takes its writes, answers its reads.
+
+    `full` are the members whose disk has no room for writes, with the bytes that each has left.
+    """
 
     led: Mask
     writable: Mask
     readable: Mask
+    full: Mapping[int, int]
 
 
 class Availability:
@@ -55,8 +63,10 @@ class Availability:
         return pb.Serving(
             led=led,
             epochs=self._node.core.epochs[led].tolist(),
-            unwritable=[segment for segment in led if not replicas.shortage.writable[segment]],
+            unwritable=[segment for segment in led if self._node.disk.is_full or not replicas.shortage.writable[segment]],
             unreadable=[segment for segment in led if not is_heard[segment]],
+            disk_is_full=self._node.disk.is_full,
+            disk_free_bytes=self._node.disk.free_bytes,
         )
 
     async def ask(self) -> Serving:
@@ -66,6 +76,7 @@ class Availability:
         """
         numbers = sorted(self._node.peers.incarnations)
         told = [self.own(), *await asyncio.gather(*(self._ask(number) for number in numbers))]
+        full = {number: one.disk_free_bytes for number, one in zip((self._node.number, *numbers), told, strict=True) if one.disk_is_full}
         epochs = np.zeros(self._node.segments, np.int64)
         led, writable, readable = (np.zeros(self._node.segments, bool) for _ in range(3))
         for one in told:
@@ -74,7 +85,7 @@ class Availability:
                     epochs[segment] = epoch
                     led[segment] = True
                     writable[segment], readable[segment] = segment not in one.unwritable, segment not in one.unreadable
-        return Serving(led=led, writable=writable, readable=readable)
+        return Serving(led=led, writable=writable, readable=readable, full=full)
 
     async def _ask(self, number: int) -> pb.Serving:
         try:

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from eventlog.control.controller import Situation
-from eventlog.node.cluster.health import about_copies, about_members, about_unreached, about_what_stands_still
+from eventlog.node.cluster.health import about_copies, about_full_disks, about_members, about_unreached, about_what_stands_still
 from tests.control.worlds import node, replicas, segment, view
 
 
@@ -44,6 +44,15 @@ def test_a_damaged_file_that_a_node_met_is_said_and_whether_others_can_fill_it(m
     situation = Situation(view=view(members, [segment(0, owners=(1, 2, 3))]), dead=frozenset(dead))
     found = [line for line in about_members(situation, [segment(0, owners=(1, 2, 3))]) if "damaged" in line]
     assert [line.startswith(f"node {text}") for line, text in zip(found, said, strict=True)] == [True] * len(said)
+
+
+@pytest.mark.parametrize(("full", "dead", "can_move"), [({2: 7}, (), True), ({2: 7, 3: 9}, (1,), False), ({}, (), False)])
+def test_a_full_disk_is_said_with_its_node_and_where_others_have_room(full, dead, can_move):
+    situation = Situation(view=view([node(1), node(2), node(3)]), dead=frozenset(dead))
+    found = list(about_full_disks(situation, full))
+    begin = [f"the data disk of n{number} has {left} bytes left, so it takes no writes" for number, left in full.items()]
+    assert [line.partition(":")[0] for line in found] == begin
+    assert [line.endswith("eventlog admin drain n2") for line in found[:1]] == [can_move] * len(found[:1])
 
 
 def test_a_node_that_is_not_reached_and_not_known_to_be_dead_is_named():

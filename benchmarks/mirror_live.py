@@ -12,7 +12,7 @@ from statistics import median
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
-from benchmarks.figures import Row, Scale, against, bounded
+from benchmarks.figures import Row, Scale, against, bounded, note
 from benchmarks.latency import percentiles
 from benchmarks.mirror import until_ready
 from benchmarks.peers.kafka import KafkaBrokers
@@ -27,7 +27,7 @@ PUTS = 3_000
 ROUNDS = 3
 IDLE = 256
 IDLE_SECONDS = 30
-SETTLING_SECONDS = 90  # by then a shard with nothing to do looks once a minute; it begins with five seconds
+SETTLING_SECONDS = 60  # by then a shard with nothing to do has let go of the log
 LATE_AT_MOST = 3.0
 PUTS_AT_MOST = 1.5
 IDLE_CORES_MAX = 0.01
@@ -59,19 +59,28 @@ def run(scale: Scale) -> Iterator[Row]:
                 at_most=PUTS_AT_MOST if share == 99 else None,
             )
         mirrors = scale.of(IDLE, quick=8)
+        seconds, settling = scale.of(IDLE_SECONDS, quick=2), scale.of(SETTLING_SECONDS, quick=1)
         in_child(_add_idle_caches, node.address, mirrors)
+        bare = _cores(node, seconds, after=settling)
         memory = resident_bytes(node.address.pid)
         in_child(_add_idle, node.address, brokers.addresses, mirrors)
-        seconds = scale.of(IDLE_SECONDS, quick=2)
-        time.sleep(scale.of(SETTLING_SECONDS, quick=1))
+        time.sleep(settling)
         each = (resident_bytes(node.address.pid) - memory) / mirrors / (1 << 20)
         yield bounded(f"{mirrors} mirrors with nothing to do, memory of each", value=each, unit="MiB", at_most=IDLE_EACH_MIB_MAX)
-        before, memory = cpu_seconds(node.address.pid), resident_bytes(node.address.pid)
-        time.sleep(seconds)
-        cores = (cpu_seconds(node.address.pid) - before) / seconds
-        yield bounded(f"{mirrors} mirrors with nothing to do", value=cores, unit="cores", at_most=IDLE_CORES_MAX)
+        memory = resident_bytes(node.address.pid)
+        cores = _cores(node, seconds)
+        yield bounded(f"{mirrors} mirrors with nothing to do", value=max(0.0, cores - bare), unit="cores", at_most=IDLE_CORES_MAX)
+        yield note("the node without them", f"{bare:.4f} cores, with as many caches")
         grown = (resident_bytes(node.address.pid) - memory) / (1 << 20)
         yield bounded(f"{mirrors} mirrors, memory grown meanwhile", value=grown, unit="MiB", at_most=IDLE_GROWTH_MIB_MAX)
+
+
+def _cores(node: Node, seconds: int, *, after: int = 0) -> float:
+    """Return how much of a core a node uses for a while, which begins a while from now."""
+    time.sleep(after)
+    before = cpu_seconds(node.address.pid)
+    time.sleep(seconds)
+    return (cpu_seconds(node.address.pid) - before) / seconds
 
 
 def _lateness(address: Address, brokers: str, seconds: int) -> dict[int, float]:

@@ -403,7 +403,8 @@ class _Copying:
         self._has_room = asyncio.Event()
         self._is_full = asyncio.Event()
         self._acknowledged_at = self._began_at = 0.0
-        self._idle_s = _IDLE_S
+        self._acknowledged: SegmentPositions | None = None
+        self._idle_s: float | None = _IDLE_S  # None: it need not look again before something comes
         self._overlap: Overlap | None = None
         self._saved = 0, 0.0  # up to which id the progress says that nothing matched, and when that was written
 
@@ -428,11 +429,9 @@ class _Copying:
 
     async def _save_entries(self, taken: _Taken, position: Position | None, *, is_done: bool) -> None:
         shard = self._shard
-        made = (
-            await self._apart(taken.events, partial(self._batches, columns_of_joined(taken.parts), self._shape))
-            if taken.events
-            else Parted([], [])
-        )
+        made = Parted([], [])
+        if taken.events:
+            made = await self._apart(taken.events, partial(self._batches, columns_of_joined(taken.parts), self._shape))
         record = SnapshotProgress(
             cluster=shard.cluster,
             generation=shard.mirror.generation,
@@ -462,7 +461,8 @@ class _Copying:
                     self._idle_s = _IDLE_S
                 elif not is_asked:
                     at = await self._idle(at)
-                    self._idle_s = min(2 * self._idle_s, _IDLE_S_MAX)
+                    is_let_go = self._acknowledged is at and not self._shard.mirror.filter
+                    self._idle_s = None if is_let_go else min(2 * (self._idle_s or _IDLE_S), _IDLE_S_MAX)
                 if is_asked and not self._incremental.pause_s():
                     await self._tell_entries(at)
         finally:
@@ -538,7 +538,7 @@ class _Copying:
         if self._next.is_full:
             self._is_full.set()
 
-    async def _wait(self, reading: "asyncio.Task[None]", within_s: float) -> bool:
+    async def _wait(self, reading: "asyncio.Task[None]", within_s: float | None) -> bool:
         """Return whether there is something to write before a while is over, or a signal comes. Raises what ended the reading."""
         waiting: list[asyncio.Task[Any]] = [asyncio.create_task(self._has_some.wait())]
         if not self._incremental.is_open:
@@ -637,9 +637,8 @@ class _Copying:
             at = lifted(at, answer.upto, of=answer.of, is_filtered=is_filtered)
         upto, now = int(at.ids.min()), asyncio.get_running_loop().time()
         if is_filtered and upto > self._saved[0] and now - self._saved[1] >= _SAVED_S:
-            await self._commit(
-                Parted([], []), self._records(at, range(len(at.of)))
-            )  # else a successor would look for what retention may have taken since
+            # else a successor would look for what retention may have taken since
+            await self._commit(Parted([], []), self._records(at, range(len(at.of))))
             self._saved = upto, now
         self._shard.stands(upto, self._source.token(at))
         self._committed = at
@@ -647,4 +646,5 @@ class _Copying:
             self._acknowledged_at = now
             with suppress(ListenerNotFound):  # nothing is held for it any more, and it goes on
                 await self._source.acknowledge(at)
+            self._acknowledged = at
         return at

@@ -72,6 +72,7 @@ class MirrorRun:
         self.trimmed = np.zeros(SEGMENTS, np.int64)
         self.begun: set[int] = set()
         self.is_breaking = True
+        self.looks = 0  # of shards, at the log's end, or to let go of it
         self.budget = ProcessBudget(_HELD_BYTES_MAX)
         self._scheduler = Scheduler()
         self._loop = virtual_loop(Process(self._scheduler), on_error=self._hear_of)
@@ -179,10 +180,15 @@ class MirrorRun:
         while self._former:
             self._hear()
         self._pass(_SETTLE_S)
-        before = self.brokers.size
+        before, looks = self.brokers.size, self.looks
         self._pass(_IDLE_S)
         if self.brokers.size != before:
             self.violations.append(f"idle shards wrote {self.brokers.size - before} records")
+        if self.looks != looks:
+            self.violations.append(f"idle shards looked {self.looks - looks} times at a log into which nothing came")
+        for stored in self.log.stored:
+            if self.let_go[stored.events[0].segment] < stored.events[-1].id:
+                self.violations.append(f"retention cannot have event {stored.events[-1].id}")
         for owner in self._owners:
             if owner.report.state in STANDING:
                 self.violations.append(f"shard {owner.number} stands still: {owner.report.state}, {owner.report.why}")
@@ -346,6 +352,7 @@ class PlayedReading:
 
     async def end(self, at: SegmentPositions) -> SegmentsAnswer:
         """Return what follows now."""
+        self._run.looks += 1
         return self._answer(at.ids, self._left(at.of, at.ids), count=1)
 
     async def acknowledged(self) -> int:
@@ -354,6 +361,7 @@ class PlayedReading:
 
     async def acknowledge(self, at: SegmentPositions) -> None:
         """Let retention have what lies before a place."""
+        self._run.looks += 1
         await self._owner.goes()
         self._run.let_go[at.of] = np.maximum(self._run.let_go[at.of], at.ids)
 

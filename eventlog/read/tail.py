@@ -142,6 +142,14 @@ class Tail:
         cache = self._caches.get(cache_id)
         return self.floor(cache_id) if cache is None or cache.start == len(cache.groups) else max(cache.reach[-1], cache.floor)
 
+    def reach(self, cache_id: int, id_: int) -> int:
+        """Return how far those groups come that lie at or below an id as a whole, the floor where none is here."""
+        cache = self._caches.get(cache_id)
+        if cache is None:
+            return self.floor(cache_id)
+        at = bisect.bisect_right(cache.reach, id_, lo=cache.start)
+        return cache.reach[at - 1] if at > cache.start else cache.floor
+
     def read(self, cache_id: int, *, after: int, upto: int, nbytes_max: int, events_max: int = NO_LIMIT) -> TailSlice:
         """Return the groups with ids in `(after, upto]`, at least one, until they hold as much as asked for.
 

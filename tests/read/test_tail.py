@@ -56,6 +56,20 @@ def test_only_groups_between_two_ids_are_read():
     assert bases(read(tail, upto=19_999)) == [10_000]
 
 
+def test_how_far_groups_come_that_lie_at_or_below_an_id_as_a_whole():
+    tail = Tail(bytes_max=2_500)
+    tail.start(5_000)
+    for first in (10_000, 20_000):
+        tail.append(group(first, (1, [3])))
+    last = 10_000 + 2 * ID_STEP
+    assert [tail.reach(1, id_) for id_ in (9_999, last - 1, last, 20_000, 30_000)] == [5_000, 5_000, last, last, 20_000 + 2 * ID_STEP]
+    assert tail.reach(2, 30_000) == 5_000
+    for first in (30_000, 40_000):
+        tail.append(group(first, (1, [3])))
+    assert tail.floor(1) >= last, "the first one has fallen out"
+    assert tail.reach(1, last) == tail.floor(1)
+
+
 @pytest.mark.parametrize("limit", [{"nbytes_max": 100}, {"events_max": 3}])
 def test_a_slice_ends_with_the_group_that_fills_it_and_says_where(limit):
     tail = Tail()

@@ -198,7 +198,9 @@ def _shape(options: SourceOptions, schema: "StructType") -> SparkShape:
         if asked != own:
             raise InvalidArgument(why=f"column {field.name!r} is {own}, and not {asked}")
     struct = types[STRUCT] if not {STRUCT, CORRUPT}.isdisjoint(schema.names) else ""
-    return SparkShape(names=tuple(schema.names), struct=struct, corrupt=options.corrupt, avro=_avro_of(options) if struct else "")
+    is_avro = options.rows != "ranges" and _columns_of(options).is_avro
+    avro = _avro_of(options) if struct else ""
+    return SparkShape(names=tuple(schema.names), struct=struct, corrupt=options.corrupt, avro=avro, is_avro=is_avro)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -317,7 +319,7 @@ class _Reading:
         if isinstance(wanted, FileRange):
             yield from self._read_file(wanted)
             return
-        is_avro, rows_of = _columns_of(options).is_avro, self._shape.reader()
+        is_avro, rows_of = self._shape.is_avro, self._shape.reader()
         on_trimmed = "error" if options.fail_on_data_loss else "earliest"
         asked = {
             "max_bytes": options.fetch_bytes,
@@ -345,7 +347,7 @@ class _Reading:
             for rows in archive.read_file(wanted.file, wanted.bounds, columns=self._shape.read):
                 yield rows_of(rows)
             return
-        judge, is_avro = self._judge(), _columns_of(options).is_avro
+        judge, is_avro = self._judge(), self._shape.is_avro
         for rows in archive.read_file(wanted.file, wanted.bounds, columns=judge.read):
             batch = judge.batch(rows)
             if len(batch):
@@ -446,7 +448,7 @@ class StateReader(_Reading, DataSourceReader):
             columns=read_columns(self._shape.read),
             **options.reading(),
         )
-        is_avro, rows_of = _columns_of(options).is_avro, self._shape.reader()
+        is_avro, rows_of = self._shape.is_avro, self._shape.reader()
         with found as rows:
             for batch in rows.batches():
                 if len(batch):

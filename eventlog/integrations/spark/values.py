@@ -77,12 +77,16 @@ def check_columns(names: Sequence[str], types: Mapping[str, str]) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparkShape:
-    """The columns that Spark is given, in their order; the type of `v` and the schema of Avro values are text: they travel to the tasks."""
+    """The columns that Spark is given, in their order; the type of `v` and the schema of Avro values are text: they travel to the tasks.
+
+    So does `is_avro`: a task of few events would ask the cluster for as long as it reads.
+    """
 
     names: tuple[str, ...]
     struct: str = ""
     corrupt: Corrupt = "column"
     avro: str = ""
+    is_avro: bool = False
 
     @property
     def read(self) -> tuple[str, ...]:

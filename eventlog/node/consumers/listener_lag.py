@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain
 from typing import Protocol
 
 import numpy as np
@@ -12,6 +13,8 @@ from eventlog.batch.layout import read_head
 from eventlog.ids import ID_MAX, ID_STEP, FlakeClock, time_of
 from eventlog.node.background import aside
 from eventlog.node.cluster.primaries import Led, Primaries
+from eventlog.node.reading.answers import Reads
+from eventlog.read.answer import NO_LIMIT, CacheValues
 from eventlog.read.steps import StepIndex
 from eventlog.read.tail import Tail
 from eventlog.segment import keys
@@ -21,6 +24,7 @@ from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message
 
 IDS_MAX = 1_000  # places counted in one answer; of more listeners the rest is shown without
+TAIL_EVENTS_MAX = 10_000  # counted in memory: more of them take longer than three looks into the store for each of 256 segments
 
 
 class ListenerLagGround(Protocol):
@@ -32,6 +36,7 @@ class ListenerLagGround(Protocol):
     caches: Caches
     steps: StepIndex
     tail: Tail
+    reads: Reads
 
 
 class ListenerLag:
@@ -96,6 +101,8 @@ class ListenerLag:
     async def count_after(self, cache: CacheState, request: pb.CountAfter, led: Led) -> Message:
         """Return how many events of segments that are led here are kept above each id; their bytes are an estimate."""
         segments = np.array(led.segments, np.int64)
+        if (found := self._in_tail(cache, request, segments)) is not None:
+            return Message(count_after_answer=found)
         count = _Count(
             store=self._node.store,
             request=request,
@@ -116,6 +123,53 @@ class ListenerLag:
             else:
                 count.add(id_)
         return Message(count_after_answer=count.answer)
+
+    def _in_tail(self, cache: CacheState, request: pb.CountAfter, segments: Ints) -> pb.CountAfterAnswer | None:
+        """Return the same of one id and an end, from what is in memory as readers have it; None where that is not all, or is much.
+
+        Micro-batches are planned behind the one before, so nearly always here.
+        """
+        node = self._node
+        if not request.upto or len(request.ids) != 1 or not len(segments):
+            return None
+        (after,), upto, tail = request.ids, request.upto, node.tail
+        floor = max(tail.floor(cache.cache_id), int(cache.trimmed_ids[segments].max()))
+        if not floor <= after < upto or node.reads.limit(segments) < upto:
+            return None
+        found = tail.read(cache.cache_id, after=after, upto=upto, nbytes_max=NO_LIMIT, events_max=TAIL_EVENTS_MAX)
+        if found.upto < upto:
+            return None
+        last_id = tail.reach(cache.cache_id, after)
+        return tail_answer(found.groups, request, segments, last_id=last_id, total=node.steps.now(cache.cache_id))
+
+
+def tail_answer(
+    groups: Sequence[CacheValues], request: pb.CountAfter, segments: Ints, *, last_id: int, total: tuple[int, int]
+) -> pb.CountAfterAnswer:
+    """Return how many events of some segments are above an id, where groups have all that are above `last_id`, which is not above that id.
+
+    In the place of the last event at or below the id may stand an id behind that: no event of these segments is between the two.
+    """
+    (after,), upto = request.ids, request.upto
+    of, bases, counts = (
+        np.fromiter(chain.from_iterable(column), np.int64)
+        for column in ([one.segments for one in groups], [one.bases for one in groups], [one.counts for one in groups])
+    )
+    is_asked = np.isin(of, segments)
+    of, bases, counts = of[is_asked], bases[is_asked], counts[is_asked]
+    below, within = (np.clip((id_ - bases) // ID_STEP + 1, 0, counts) for id_ in (after, upto))
+    behind = np.bincount(of, weights=within - below, minlength=int(segments.max()) + 1)[segments].astype(np.int64)
+    firsts, lasts = (bases + below * ID_STEP)[within > below], (bases + (within - 1) * ID_STEP)[within > 0]
+    events, (all_events, all_bytes) = int(behind.sum()), total
+    answer = pb.CountAfterAnswer(
+        last_id=int(lasts.max(initial=0)), events=[events], bytes=[events * all_bytes // all_events if all_events else 0]
+    )
+    if request.around:
+        answer.segment_events.extend(behind.tolist())
+        before = (bases + (below - 1) * ID_STEP)[below > 0]
+        answer.last_ids.append(int(before.max(initial=last_id)))
+        answer.next_ids.append(int(firsts.min()) if len(firsts) else 0)
+    return answer
 
 
 @dataclass(slots=True, kw_only=True)
@@ -172,7 +226,8 @@ class Counted:
     """Events and about how many bytes are kept behind each of some ids, and the id of the last event that counts.
 
     That is 0 where there is none, and None where nobody asked up to which id, or a node is older and does not tell. `around` has for each
-    id the last event at or below it and the first one above, 0 where there is none or that is not known; `parts` how many of those
+    id the last event at or below it, or an id behind that with none between, and the first one above, 0 where there is none or that is
+    not known; `parts` how many of those
     behind the first id are in each segment, none where that is not known. `is_trimmed`: retention has taken some of them.
     """
 

@@ -119,6 +119,54 @@ def test_a_plan_ends_where_readers_see_everything_whatever_end_was_asked_for(tmp
     run(act())
 
 
+def test_near_the_logs_end_a_plan_is_made_from_memory_and_says_what_the_store_would(tmp_path):
+    async def act():
+        async with cluster_of(tmp_path) as cluster:
+            await until_spread(cluster)
+            async with client_of(cluster) as client:
+                cache = await filled(client)
+                await cache.put_many([(f"k{n}", "x") for n in range(100)])
+                every = [event async for event in cache.events()]
+                ends = await cache.log_ends(whole=True)
+                middle = every[EVENTS + 50].id
+
+                async def plans():
+                    return [
+                        await cache.plan(after, upto=upto, max_events=limit, segments=segments)
+                        for after in (every[3].id, every[3].id + 1, every[-40].id, middle, middle - 1, every[-1].id)
+                        for upto in (middle, every[-1].id, ends.last_id)
+                        for limit in (0, 1, 17)
+                        for segments in (None, [2, 5])
+                        if after < upto
+                    ]
+
+                from_memory = await plans()
+                for running in cluster.nodes:
+                    running.node.tail.skip(every[-1].id)
+                assert from_memory == await plans()
+                assert {plan.events for plan in from_memory} >= {1, 17, 40 - 1, 50 - 1}
+                for plan in from_memory:
+                    read = [event.id async for event in cache.events(plan.after, until_id=plan.upto)]
+                    assert not plan.events or plan.upto in read
+
+    run(act())
+
+
+def test_what_retention_took_is_counted_in_no_plan_from_memory(tmp_path):
+    async def act():
+        async with cluster_of(tmp_path) as cluster, client_of(cluster) as client:
+            cache = await filled(client, retain_events=40)
+            every = [event async for event in cache.events()]
+            assert (await client.run_retention("c")).removed > 0
+            kept = [event.id async for event in cache.events()]
+            number = (await cache.info()).id
+            assert all(running.node.tail.floor(number) < every[9].id for running in cluster.nodes), "all is in memory"
+            plan = await cache.plan(every[9].id)
+            assert (plan.upto, plan.events, plan.first_id, plan.trimmed) == (kept[-1], len(kept), kept[0], True)
+
+    run(act())
+
+
 def test_bytes_bound_a_plan_too_and_there_is_always_one_event(tmp_path):
     async def act():
         async with cluster_of(tmp_path) as cluster, client_of(cluster) as client:

@@ -16,7 +16,16 @@ import msgspec
 from eventlog.errors import EventLogError, Unavailable
 from eventlog.schema import requests
 from eventlog.schema.registry import EVERYWHERE, TYPES, Registry
-from eventlog.schema.requests import FORWARDING_FAILED, INVALID_LEVEL, INVALID_MODE, SCHEMA_NOT_FOUND, Decided, Refusal, given_of
+from eventlog.schema.requests import (
+    FORWARDING_FAILED,
+    INVALID_LEVEL,
+    INVALID_MODE,
+    INVALID_SCHEMA,
+    SCHEMA_NOT_FOUND,
+    Decided,
+    Refusal,
+    given_of,
+)
 
 log = logging.getLogger("eventlog.http")
 CONTENT_TYPE = "application/vnd.schemaregistry.v1+json"
@@ -132,7 +141,11 @@ def _refused(status: int, code: int, message: str, *, method: str, path: str) ->
     headers = {"Content-Type": CONTENT_TYPE}
     if status == 405:
         headers["Allow"] = ", ".join(sorted(_matching(path)[0]))
-    content = b"" if method == "HEAD" else msgspec.json.encode({"error_code": code, "message": message})
+    content = (
+        b""
+        if method == "HEAD"
+        else msgspec.json.encode({"error_code": code, "message": message.encode(errors="backslashreplace").decode()})
+    )
     return HttpAnswer(status=status, headers=headers, body=content)
 
 
@@ -147,7 +160,7 @@ def _find(method: str, path: str) -> tuple[Page, tuple[str, ...]]:
 
 
 def _matching(path: str) -> tuple[Mapping[str, Page], tuple[str, ...]]:
-    steps = [unquote(step) for step in path.strip("/").split("/")]
+    steps = [unquote(step, errors="surrogateescape") for step in path.strip("/").split("/")]  # else names that are no text are one
     for pattern, pages in _BY_SHAPE.get((steps[0], len(steps)), ()):
         if all(wanted in {ANY, step} for wanted, step in zip(pattern, steps, strict=True)):
             return pages, tuple(step for wanted, step in zip(pattern, steps, strict=True) if wanted == ANY)
@@ -212,8 +225,14 @@ async def _delete_version(question: Question) -> Any:
 async def _compatible(question: Question) -> dict[str, Any]:
     subject, word = question.parts if len(question.parts) == 2 else (question.parts[0], None)
     asked = partial(requests.compatibility, subject=subject, word=word, given=given_of(question.body))
-    why = await question.registrar.judge(asked, await question.registrar.read())
-    return {"is_compatible": not why} | ({"messages": why} if question.flag("verbose") else {})
+    is_verbose = question.flag("verbose")
+    try:
+        why = await question.registrar.judge(asked, await question.registrar.read())
+    except Refusal as refusal:
+        if not is_verbose or refusal.code != INVALID_SCHEMA:
+            raise
+        why = [refusal.message]  # what is no schema is one that does not fit, to who wants to hear why
+    return {"is_compatible": not why} | ({"messages": why} if is_verbose else {})
 
 
 # ---------------------------------------------------------------- schemas

@@ -8,7 +8,7 @@ out again while its subject has any version left. Names of contexts (`:.context:
 removed for good only when that one is.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -453,9 +453,7 @@ def compatibility(registry: Registry, subject: str, word: str | None, given: Giv
     live = registry.live(subject)
     if number == -1 and not live:
         return []
-    if not live:
-        raise Refusal(SUBJECT_NOT_FOUND, f"Subject '{subject}' not found.")
-    if number != -1 and number not in live:
+    if number != -1 and number not in live:  # where there is no subject, too: so do Confluent's say it
         raise Refusal(VERSION_NOT_FOUND, f"Version {number} not found.")
     why = _why_incompatible(registry, offered, registry.schema_of(subject, number if number != -1 else live[-1]), level)
     return [why] if why else []
@@ -542,16 +540,27 @@ def set_mode(registry: Registry, subject: str, mode: Any, *, force: bool = False
 
 
 def remove_level(registry: Registry, subject: str) -> Decided:
-    """Remove what is set, of a subject or of all; the answer is what it was."""
+    """Remove what is set, of a subject or of all; the answer is what it was.
+
+    Raises:
+        Refusal: nothing is set of the subject; Confluent's registry names the subject then, and the setting where it is read.
+    """
+    _check_set(registry.levels, subject)
     found = level_of(registry, subject)
     _check_writable(registry, subject)
     return _changed_setting(f"config/{subject}", registry.levels.get(subject), None, answer={"compatibilityLevel": found})
 
 
 def remove_mode(registry: Registry, subject: str) -> Decided:
-    """Remove what is set, of a subject or of all; the answer is what it was."""
+    """Remove what is set, of a subject or of all; the answer is what it was. Raises Refusal: as `remove_level` does."""
+    _check_set(registry.modes, subject)
     found = mode_of(registry, subject)
     return _changed_setting(f"mode/{subject}", registry.modes.get(subject), None, answer={"mode": found})
+
+
+def _check_set(settings: Mapping[str, str], subject: str) -> None:
+    if subject and subject not in settings:
+        raise Refusal(SUBJECT_NOT_FOUND, f"Subject '{subject}' not found.")
 
 
 def _changed_setting(key: str, old: Any, new: Any, *, answer: Any) -> Decided:

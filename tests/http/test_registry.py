@@ -75,6 +75,11 @@ def test_compatibility_is_asked_for_and_enforced(client: Client):
     assert client("POST", "/compatibility/subjects/s/versions/latest", body(AB)) == {"is_compatible": True}
     found = client("POST", "/compatibility/subjects/s/versions?verbose=true", body(B))
     assert found["is_compatible"] is False
+    for at in ("", "/latest", "/1"):
+        path = f"/compatibility/subjects/s/versions{at}"
+        none = client("POST", f"{path}?verbose=true", b'{"schema": "\\"none\\""}')
+        assert (none["is_compatible"], "there is no type 'none'" in none["messages"][0]) == (False, True), at
+        assert client.refused("POST", path, b'{"schema": "\\"none\\""}') == (422, 42201)
     assert "value.b" in found["messages"][0]
     assert client.refused("POST", "/subjects/s/versions", body(B)) == (409, 409)
 
@@ -135,6 +140,14 @@ CODES = {
     ("DELETE", "/subjects/s/versions/1?permanent=true", b""): (404, 40407),
     ("GET", "/config/none", b""): (404, 40408),
     ("GET", "/mode/none", b""): (404, 40409),
+    ("DELETE", "/config/s", b""): (404, 40401),
+    ("DELETE", "/mode/s", b""): (404, 40401),
+    ("POST", "/compatibility/subjects/none/versions/1", body(A)): (404, 40402),
+    ("POST", "/compatibility/subjects/s/versions/9", body(A)): (404, 40402),
+    ("POST", "/subjects/%FF/versions", body(A)): (422, 42208),
+    ("GET", "/subjects/%C3/versions", b""): (404, 40401),
+    ("PUT", "/config/%C3", b'{"compatibility": "NONE"}'): (422, 42208),
+    ("PUT", "/mode/%C3", b'{"mode": "READWRITE"}'): (422, 42208),
     ("POST", "/subjects/s/versions", body(B)): (409, 409),
     ("POST", "/subjects/s/versions", b"{"): (422, 42201),
     ("POST", "/subjects/s/versions", b'{"schema": "\\ud800"}'): (422, 42201),

@@ -194,7 +194,7 @@ def test_json_schemas_are_compared_too(kept: Kept):
 def test_nothing_is_compatible_with_what_is_not_there(kept: Kept):
     assert compatibility(kept.registry, "s", "latest", offered(A)) == []
     assert compatibility(kept.registry, "s", None, offered(A)) == []
-    refused(40401, compatibility, kept.registry, "s", "1", offered(A))
+    refused(40402, compatibility, kept.registry, "s", "1", offered(A))
     kept.do(register, "s", offered(A))
     refused(40402, compatibility, kept.registry, "s", "2", offered(A))
     refused(42202, compatibility, kept.registry, "s", "first", offered(A))
@@ -378,7 +378,7 @@ def test_levels_are_set_for_a_subject_or_for_all(kept: Kept):
     kept.do(set_level, "s", "NONE")
     assert level_of(kept.registry, "s") == "NONE"
     assert kept.do(remove_level, "s") == {"compatibilityLevel": "NONE"}
-    refused(40408, lambda: kept.do(remove_level, "s"))
+    refused(40401, lambda: kept.do(remove_level, "s"))
     assert kept.do(remove_level, "") == {"compatibilityLevel": "FULL"}
     assert level_of(kept.registry, "") == "BACKWARD"
     for wrong in ("SOME", "", None, 5, [], {}):
@@ -391,7 +391,7 @@ def test_modes_are_set_for_a_subject_or_for_all(kept: Kept):
     assert kept.do(set_mode, "", "readonly") == {"mode": "READONLY"}
     assert mode_of(kept.registry, "s", default_to_global=True) == "READONLY"
     assert kept.do(remove_mode, "") == {"mode": "READONLY"}
-    refused(40409, lambda: kept.do(remove_mode, "s"))
+    refused(40401, lambda: kept.do(remove_mode, "s"))
     for wrong in ("SOME", None, 5, []):
         refused(42204, lambda wrong=wrong: kept.do(set_mode, "s", wrong))
 

@@ -1,14 +1,16 @@
 """Many entries written by one request: lines of JSON in, a line of answer for each out, some megabytes at a time.
 
-A line is `{"key": ..., "value": ...}` or `{"key": ..., "remove": true}`. Lines are written in their order, as many at once as there are by
-then, so memory holds a part of the body and never the whole. What is answered is written; where the body breaks off, or a line means
-nothing, what came before it is written and told, and the last line of the answer says what is wrong.
+A line is `{"key": ..., "value": ...}` or `{"key": ..., "remove": true}`, whole and alone; empty lines are passed over. Lines are
+written in their order, as many at once as there are by then, so memory holds a part of the body and never the whole. What is answered
+is written; where the body breaks off, or a line means nothing, what came before it is written and told, and the last line of the
+answer says what is wrong.
 """
 
 import asyncio
 from base64 import b64decode
 from binascii import Error as Base64Error
 from collections.abc import AsyncGenerator, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import msgspec
@@ -18,7 +20,7 @@ from aiohttp import web
 from eventlog.client.formats import LIFESPAN_MS_MAX, CacheFormat
 from eventlog.errors import BadValue, BodyTooSlow, EventLogError, InvalidArgument, TooLarge, UnsupportedBody, tellable
 from eventlog.events import KIND_NAMES
-from eventlog.http.calls import Call, Route, base64_key, check_encoding, invite, told
+from eventlog.http.calls import Call, Route, base64_key, check_encoding, invite, refusal, told
 from eventlog.http.listing import PARAMETERS, EntryListing
 from eventlog.http.local import LocalCache, LocalCore, WrittenMany
 from eventlog.limits import MIB
@@ -73,8 +75,11 @@ class Bulk:
                     await _send(call, response, text)
         except EventLogError as error:
             if not response.prepared:
-                raise
-            await _send(call, response, orjson.dumps({**told(error), "line": writing.lines + 1}) + b"\n")
+                refused = refusal(error, line=writing.line)
+                if not call.request.content.is_eof():
+                    refused.force_close()
+                return refused
+            await _send(call, response, orjson.dumps({**told(error), "line": writing.line}) + b"\n")
             response.force_close()  # the rest of the body is not read
         await _send(call, response, b"")
         await response.write_eof()
@@ -122,12 +127,12 @@ async def _chunks(call: Call) -> AsyncGenerator[bytes, None]:
 
 
 class _Writing:
-    """Writes chunks of lines, one after the other. `lines` is how many were answered."""
+    """Writes chunks of lines, one after the other. `line` is the one behind those that were answered, empty ones counted, from 1."""
 
     def __init__(self, cache: LocalCache, *, is_base64: bool) -> None:
         self._cache = cache
         self._is_base64 = is_base64
-        self.lines = 0
+        self.line = 1
 
     async def open(self) -> None:
         """Learn what the cache is. Raises InvalidArgument: its keys are bytes, and it is not said how they are written."""
@@ -138,9 +143,10 @@ class _Writing:
 
     async def written(self, data: bytes) -> AsyncGenerator[bytes, None]:
         """Yield the answers to the lines of a chunk, some at a time. Raises what is wrong with a line, after those before it."""
-        lines, wrong = _parsed(data)
-        for low in range(0, len(lines), CHUNK_LINES):
-            part = lines[low : low + CHUNK_LINES]
+        before, parsed = self.line - 1, _parsed(data)
+        for low in range(0, len(parsed.lines), CHUNK_LINES):
+            part = parsed.lines[low : low + CHUNK_LINES]
+            self.line = before + parsed.numbers[low]
             keys, values, bad = self._stored(part)
             if keys:
                 given = part[: len(keys)]
@@ -148,11 +154,12 @@ class _Writing:
                     keys, values, removed=[line.remove for line in given], lifespans=[line.lifespan_ms for line in given]
                 )
                 yield _answers(found)
-                self.lines += len(keys)
             if bad is not None:
+                self.line = before + parsed.numbers[low + len(keys)]
                 raise bad
-        if wrong is not None:
-            raise wrong
+        self.line = before + parsed.numbers[-1]
+        if parsed.wrong is not None:
+            raise parsed.wrong
 
     def _stored(self, lines: Sequence[Line]) -> tuple[list[bytes], list[bytes], EventLogError | None]:
         """Return keys and values up to the first line that cannot be stored, and why that cannot."""
@@ -186,21 +193,40 @@ class _Writing:
             raise BadValue(key=line.key, why=f"a value of a bytes cache is base64 in a text: {error}") from error
 
 
-def _parsed(data: bytes) -> tuple[list[Line], EventLogError | None]:
-    """Return the lines up to the first that means nothing, and what is wrong with that."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Parsed:
+    """The lines of a chunk up to the first that means nothing, and what is wrong with that. `numbers` are theirs and the next."""
+
+    lines: list[Line]
+    numbers: Sequence[int]
+    wrong: EventLogError | None = None
+
+
+def _parsed(data: bytes) -> _Parsed:
     try:
-        return _decode_lines(data), None
+        found = _decode_lines(data)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        pass
+        return _parsed_singly(data)
+    ends = data.count(b"\n") + (not data.endswith(b"\n"))
+    # The decoder takes objects with any space between. Where each newline but the last stands between two of them, a line is one.
+    if data.count(b"}\n{") == ends - 1 == len(found) - 1:
+        return _Parsed(lines=found, numbers=range(1, ends + 2))
+    return _parsed_singly(data)
+
+
+def _parsed_singly(data: bytes) -> _Parsed:
     found: list[Line] = []
-    for line in data.split(b"\n"):
+    numbers: list[int] = []
+    number = 0
+    for number, line in enumerate(data.removesuffix(b"\n").split(b"\n"), 1):
         if not line.strip():
             continue
+        numbers.append(number)
         try:
             found.append(_decode(line))
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            return found, InvalidArgument(why=f"the line is not one of key and value: {error}")
-    return found, None
+            return _Parsed(lines=found, numbers=numbers, wrong=InvalidArgument(why=f"the line is not one of key and value: {error}"))
+    return _Parsed(lines=found, numbers=[*numbers, number + 1])
 
 
 def _answers(found: WrittenMany) -> bytes:

@@ -170,6 +170,15 @@ class Route:
         return names
 
 
+def path_of(request: web.BaseRequest) -> str:
+    """Return what a request asks for, as it came. Proxies are sent whole addresses, and some pass these on (RFC 9112, 3.2.2)."""
+    found = request.raw_path
+    if found.startswith("/"):
+        return found
+    _, host, rest = found.partition("://")
+    return f"/{rest.partition('/')[2]}" if host else found
+
+
 def called(request: web.BaseRequest, routes: Sequence[Route], bounds: BodyBounds) -> tuple[Handler, Call]:
     """Return the handler of a request, and the request as that sees it.
 
@@ -177,7 +186,7 @@ def called(request: web.BaseRequest, routes: Sequence[Route], bounds: BodyBounds
         NoSuchRoute, MethodNotAllowed: nobody does.
         InvalidArgument: a part of the path, or a parameter, means nothing.
     """
-    path, _, query = request.raw_path.partition("?")
+    path, _, query = path_of(request).partition("?")
     parts = path.split("/")
     for route in routes:
         names = route.match(parts)
@@ -327,15 +336,18 @@ def answer(status: int, content: Mapping[str, Any], headers: Mapping[str, str] |
     return web.Response(status=status, body=orjson.dumps(content), content_type=JSON, headers=headers)
 
 
-def refusal(error: EventLogError) -> web.Response:
-    """Return the answer that tells of an error: its code, its sentence, its facts. An unknown outcome is told by its status, too."""
+def refusal(error: EventLogError, **place: int) -> web.Response:
+    """Return the answer that tells of an error: its code, its sentence, its facts, and where in a body it is.
+
+    An unknown outcome is told by its status, too.
+    """
     status = 504 if error.outcome == "unknown" else error.http_status
     headers = {"Retry-After": str(RETRY_AFTER_S)} if error.retry and error.outcome == "none" else {}
     if isinstance(error, MethodNotAllowed):
         headers["Allow"] = error.allowed
     if found := getattr(error, "version", getattr(error, "found", None)) if status == web.HTTPPreconditionFailed.status_code else None:
         headers["ETag"] = f'"{found}"'
-    return answer(status, told(error), headers)
+    return answer(status, told(error) | place, headers)
 
 
 def told(error: EventLogError) -> dict[str, Any]:

@@ -101,7 +101,41 @@ def test_what_came_before_a_line_that_means_nothing_is_written_and_told(node: No
         assert (found[1]["line"], found[1]["error"] in {"INVALID_ARGUMENT", "BAD_VALUE"}) == (2, True)
     assert {key for key, _ in cache.entries()} == {f"g{number}" for number in range(9)}
     status, found = post(node.http, "broken", b"{\n")
-    assert (status, found[0]["error"]) == (400, "INVALID_ARGUMENT")
+    assert (status, found[0]["error"], found[0]["line"]) == (400, "INVALID_ARGUMENT", 1)
+
+
+GOOD = b'{"key": "good", "value": 1}'
+
+
+@pytest.mark.parametrize(
+    ("body", "line", "answered"),
+    [
+        (GOOD + GOOD, 1, 0),
+        (GOOD + b" " + GOOD + b"\n", 1, 0),
+        (GOOD + b"\r" + GOOD + b"\n", 1, 0),
+        (GOOD + b"\n" + GOOD + GOOD + b"\n" + GOOD, 2, 1),
+        (GOOD + GOOD + b"\n" + b'{"key": "split",\n"value": 1}', 1, 0),
+        (b'{"key": "split", "value":\n{"a": 1}}\n', 1, 0),
+        (GOOD + b"\n" + b'{"key": "split", "value": [{}\n,{}]}\n', 2, 1),
+        (GOOD + b'{"key": "split", "value":\n{"a": 1}}\n' + GOOD, 1, 0),
+        (b"\n\n" + GOOD + b"\n \n{\n", 5, 1),
+        (b"\n" + GOOD + b'\n\n{"key": "k"}\n', 4, 1),
+        (b"\n\n" + (GOOD + b"\n\n") * 60_000 + b"{", 120_003, 60_000),
+    ],
+)
+def test_a_line_is_one_whole_object_and_what_is_not_is_told_by_its_number(
+    node: NodeProcess, client: blocking.Client, body: bytes, line: int, answered: int
+) -> None:
+    client.create_cache("whole", if_exists="use")
+    status, found = post(node.http, "whole", body)
+    assert (status, len(found), found[-1]["line"]) == (200 if answered else 400, answered + 1, line)
+
+
+@pytest.mark.parametrize("body", [b"", b"\n\n", GOOD, GOOD + b"\n", GOOD + b"\r\n" + GOOD + b"\r\n", b"\n" + GOOD + b" \n\n" + GOOD])
+def test_lines_end_as_they_like_and_empty_ones_say_nothing(node: NodeProcess, client: blocking.Client, body: bytes) -> None:
+    client.create_cache("whole", if_exists="use")
+    status, found = post(node.http, "whole", body)
+    assert (status, len(found), [row for row in found if "error" in row]) == (200, body.count(GOOD), [])
 
 
 def test_a_body_that_breaks_off_leaves_its_whole_lines(node: NodeProcess, client: blocking.Client) -> None:

@@ -20,6 +20,7 @@ from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message
 
 _TAG: Final = re.compile(r'"([1-9][0-9]{0,18})"')
+_TAGS: Final = re.compile(r'"[^"]*"')
 HEADER_PREFIX: Final = b"eventlog-header-"
 LIFESPAN: Final = "Eventlog-Lifespan"
 KEYS: Final = ("text", "base64")
@@ -50,7 +51,7 @@ class EntryRoutes:
         if entry is None:
             raise _no_entry(key, cache)
         headers = _headers_of(entry)
-        if call.request.headers.get("If-None-Match", "").strip() in {headers["ETag"], "*"}:
+        if _is_known(call.request.headers.getall("If-None-Match", []), headers["ETag"]):
             return web.Response(status=304, headers=headers)
         form = CacheFormat(await cache.info())
         body = entry.value_bytes if form.avro is None else form.avro.json(entry.value_bytes)
@@ -85,9 +86,18 @@ class EntryRoutes:
         """Return the cache and the key that a path names."""
         cache = await self._core.cache(call.text("cache"))
         key = call.names["key"]
-        if call.choice("key", KEYS, "text") == "text":
-            return cache, key.encode() if isinstance(key, str) and (await cache.info()).key_format == "bytes" else key
-        return cache, given_key(key, await cache.info())
+        info = await cache.info()
+        if call.choice("key", KEYS, "text") != "text":
+            return cache, given_key(key, info)
+        if info.key_format == "bytes":
+            return cache, key.encode() if isinstance(key, str) else key
+        return cache, call.text("key")
+
+
+def _is_known(given: list[str], tag: str) -> bool:
+    """Whether tags that a client has are those of an entry: several may be given, and proxies that pack what they pass on weaken them."""
+    found = _TAGS.findall(",".join(given))
+    return tag in found or [one.strip() for one in given] == ["*"]
 
 
 def _condition(call: Call) -> tuple[int | None, bool]:
@@ -114,9 +124,12 @@ def _condition(call: Call) -> tuple[int | None, bool]:
 
 
 def _lifespan_ms(call: Call) -> int | None:
-    found = call.request.headers.get(LIFESPAN)
-    if found is None:
+    given = call.request.headers.getall(LIFESPAN, [])
+    if not given:
         return None
+    if len(given) > 1:
+        raise InvalidArgument(why=f"{LIFESPAN} is given twice")
+    (found,) = given
     if not (found.isascii() and found.isdigit() and len(found) < 20):
         raise InvalidArgument(why=f"{LIFESPAN} is {found!r}: give whole milliseconds")
     return int(found)

@@ -25,7 +25,8 @@ from eventlog.transport.link import limit_kernel_queue
 
 SERVER_SENT: Final = "text/event-stream"
 LINES: Final = "application/x-ndjson"
-HEAD_S: Final = 0.25  # after which the head goes out though nothing has come yet; what is refused within it has a status that says so
+HEAD_S: Final = 0.25  # after which the head of what follows goes out though nothing has come yet
+ENDING_HEAD_S: Final = 10.0  # the same of a read that ends: nobody waits for its head alone, and what is refused has a status that says so
 SILENCE_S: Final = 15.0  # after which a comment keeps a stream of server-sent events open: proxies close what is silent for longer
 EVENTS_MAX: Final = (1 << 31) - 1
 BATCH_BYTES: Final = 256 << 10
@@ -52,7 +53,7 @@ class Events:
         Raises:
             EventLogError: what is asked for cannot be; once the head is out the stream ends with the error instead.
         """
-        is_server_sent = SERVER_SENT in call.request.headers.get("Accept", "")
+        is_server_sent = SERVER_SENT in call.request.headers.get("Accept", "").lower()
         wanted = _wanted(call, follows=is_server_sent)
         left = call.number("max", 0, low=1, high=EVENTS_MAX) or EVENTS_MAX
         wait_ms = call.number("wait", 0, low=0, high=POLL_WAIT_MS_MAX)
@@ -60,7 +61,7 @@ class Events:
             raise InvalidArgument(why="wait is for a request that ends: leave it out, or give follow=false")
         place = _id if _is_ordered(wanted) else _position
         form: Form = _ServerSent(place) if is_server_sent else _Lines(place)
-        stream = EventStream(call.request, form, self._core.shared)
+        stream = EventStream(call.request, form, self._core.shared, head_s=HEAD_S if wanted["follow"] else ENDING_HEAD_S)
         async with self._core.reads(call.text("cache")) as cache:
             if call.request.method == "HEAD":
                 return web.Response(headers=stream.headers)
@@ -192,12 +193,14 @@ class _ServerSent:
 class EventStream:
     """The answer while it is written."""
 
-    def __init__(self, request: web.BaseRequest, form: Form, shared: SharedAnswers) -> None:
+    def __init__(self, request: web.BaseRequest, form: Form, shared: SharedAnswers, *, head_s: float = ENDING_HEAD_S) -> None:
+        """`head_s`: after so long the head goes out though nothing has come."""
         self.headers = {"Content-Type": form.content_type, "Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
         self.response = web.StreamResponse(headers=self.headers)
         self._request = request
         self._form = form
         self._shared = shared
+        self._head_s = head_s
 
     @property
     def has_begun(self) -> bool:
@@ -211,7 +214,7 @@ class EventStream:
             try:
                 while left > 0:
                     upcoming = upcoming or asyncio.get_running_loop().create_task(_next(batches))
-                    done, _ = await asyncio.wait([upcoming], timeout=SILENCE_S if self.has_begun else HEAD_S)
+                    done, _ = await asyncio.wait([upcoming], timeout=SILENCE_S if self.has_begun else self._head_s)
                     if not done:
                         await self._write(self._form.comment)
                         continue

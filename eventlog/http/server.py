@@ -9,7 +9,7 @@ import logging
 import socket
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Final
 
@@ -18,7 +18,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 
 from eventlog.errors import BadConfig, EventLogError, ForeignPage, Overloaded, UnsupportedBody, tellable
 from eventlog.http.bulk import Bulk
-from eventlog.http.calls import JSON, BodyBounds, Call, Route, called, check_page, invite, refusal
+from eventlog.http.calls import JSON, BodyBounds, Call, Route, called, check_encoding, check_page, invite, path_of, refusal
 from eventlog.http.entries import CacheRoutes, EntryRoutes
 from eventlog.http.events import Events
 from eventlog.http.groups import GroupRoutes
@@ -151,6 +151,12 @@ def _document_bytes() -> bytes:
     return Path(__file__).with_name("openapi.json").read_bytes()
 
 
+class _AnonymousRequest(web.BaseRequest):
+    async def _prepare_hook(self, response: web.StreamResponse) -> None:
+        """Say nothing of the versions that answer: aiohttp names its own and Python's."""
+        response.headers.popall("Server", None)
+
+
 class _Connections(web.Server):
     """The connections there are; `lost` hears of the end of each."""
 
@@ -199,6 +205,7 @@ class HttpServer:
         # Without an application, whose router has its own opinion of a header `Expect`; and what bodies hold is nobody's business.
         server = _Connections(
             self._answer,
+            request_factory=partial(_AnonymousRequest, loop=asyncio.get_running_loop()),
             handler_cancellation=True,  # what nobody waits for any more is not continued
             access_log=None,
             auto_decompress=False,
@@ -264,11 +271,11 @@ class HttpServer:
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
         self._heard(request.protocol)
-        if request.raw_path.startswith(PREFIX):
+        if path_of(request).startswith(PREFIX):
             return await self._api.answer(request)
         if self._registry is not None and is_registry_path(request.path):
             return await self._of_registry(self._registry, request)
-        page = self._pages.get(request.path)
+        page = self._pages.get(request.path or "/")
         if page is None:
             return web.Response(status=404, text="404: Not Found")
         if request.method not in METHODS:
@@ -282,6 +289,10 @@ class HttpServer:
             return _ended(web.json_response({"error_code": 403, "message": str(error)}, status=403))
         except UnsupportedBody:
             pass  # the registry says what it takes
+        try:
+            check_encoding(request)
+        except UnsupportedBody as error:
+            return _ended(web.json_response({"error_code": 415, "message": str(error)}, status=415))
         try:
             body = await self._body_of(request) if request.can_read_body else b""
         except TimeoutError:

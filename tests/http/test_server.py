@@ -4,9 +4,12 @@ import asyncio
 
 import pytest
 
-from eventlog.http.server import CONNECTIONS_MAX, STOP_S, Api, HttpServer, Probes, render
+from eventlog.errors import CacheNotFound
+from eventlog.http.events import HEAD_S
+from eventlog.http.server import CONNECTIONS_MAX, STOP_S, Api, ApiOptions, HttpServer, Probes, render
+from eventlog.transport.connection import Exchange
 from eventlog.transport.server import bind
-from tests.http.api_ends import api_of
+from tests.http.api_ends import api_of, dispatch
 from tests.loops import WITHIN_S
 from tests.schema.registries import Alone, body, record
 
@@ -76,6 +79,91 @@ def test_requests_that_nobody_needs_are_answered_and_leave_nothing_in_the_log(
 
     asyncio.run(main())
     assert caplog.records == []
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        b"GET / HTTP/1.1\r\nHost: a\r\n\r\n",
+        b"GET /none HTTP/1.1\r\nHost: a\r\n\r\n",
+        b"GET /v1/caches/none HTTP/1.1\r\nHost: a\r\n\r\n",
+        b"GET /v1/openapi.json HTTP/1.1\r\nHost: a\r\n\r\n",
+        b"HEAD /v1/caches/c/events HTTP/1.1\r\nHost: a\r\n\r\n",
+        b"GET /v1/caches/c/events HTTP/1.1\r\nHost: a\r\nAccept: text/event-stream\r\n\r\n",
+        b"POST /v1/caches/c/entries HTTP/1.1\r\nHost: a\r\nContent-Type: application/x-ndjson\r\nContent-Length: 0\r\n\r\n",
+        b"GET /subjects HTTP/1.1\r\nHost: a\r\n\r\n",
+        b"no request\r\n\r\n",
+        b"PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: -5\r\n\r\n",
+    ],
+)
+def test_no_answer_names_the_versions_that_made_it(request_: bytes) -> None:
+    async def main() -> None:
+        server = serving(Probes(ready=str, metrics=str), registry=Alone())
+        reader, writer = await asyncio.open_connection("127.0.0.1", await server.start())
+        writer.write(request_)
+        head = await reader.readuntil(b"\r\n\r\n")
+        assert b"\r\nDate: " in head
+        assert b"server:" not in head.lower()
+        writer.close()
+        await server.stop()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("target", "status"),
+    [
+        (b"http://a/v1/caches/c", b"200"),
+        (b"https://b.example:1/v1/caches/c", b"200"),
+        (b"http://a/v1/caches/none", b"404"),
+        (b"http://a/v1/caches/c?x=1", b"400"),
+        (b"http://a/health/live", b"200"),
+        (b"http://a/subjects", b"200"),
+        (b"http://a", b"200"),
+        (b"http://a/v1/nothing", b"404"),
+    ],
+)
+def test_a_whole_address_is_the_same_as_its_path(target: bytes, status: bytes) -> None:
+    async def main() -> None:
+        server = serving(Probes(ready=str, metrics=str), registry=Alone())
+        reader, writer = await asyncio.open_connection("127.0.0.1", await server.start())
+        writer.write(b"GET %b HTTP/1.1\r\nHost: a\r\n\r\n" % target)
+        assert (await reader.readline()).split()[1] == status
+        writer.close()
+        await server.stop()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("packed", [b"Content-Encoding: gzip\r\nContent-Length: 2", b"Transfer-Encoding: gzip, chunked"])
+def test_a_schema_that_is_packed_is_refused_as_such(packed: bytes) -> None:
+    async def main() -> None:
+        server = serving(Probes(ready=str, metrics=str), registry=Alone())
+        reader, writer = await asyncio.open_connection("127.0.0.1", await server.start())
+        writer.write(b"POST /subjects/s/versions HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n%b\r\n\r\n" % packed)
+        assert (await reader.readline()).split()[1] == b"415"
+        assert b'"error_code": 415' in await reader.read(), "the connection is closed: the body has not come"
+        writer.close()
+        await server.stop()
+
+    asyncio.run(main())
+
+
+def test_who_closes_its_half_of_a_connection_has_given_up() -> None:
+    async def main() -> None:
+        server = serving(Probes(ready=str, metrics=str))
+        port = await server.start()
+        for request_ in (b"GET /v1/caches/c/events?follow=true HTTP/1.1\r\nHost: a\r\n\r\n", b"GET / HTTP/1.1\r\nHo"):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(request_)
+            writer.write_eof()
+            async with asyncio.timeout(WITHIN_S):
+                assert await reader.read() == b""
+            writer.close()
+        assert server.figures()["http_api_connections"][0] == 0
+        await server.stop()
+
+    asyncio.run(main())
 
 
 def test_a_page_that_fails_is_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
@@ -156,6 +244,21 @@ def test_a_body_is_bounded_in_size_and_time(sent: bytes, status: bytes) -> None:
     assert found.split()[1] == status
     assert found.count(b"HTTP/1.1") == 1, "what follows is no request"
     assert not registry.kept.registry.subjects
+
+
+@pytest.mark.parametrize(("query", "begins"), [("", b"HTTP/1.1 404 "), ("?follow=true", b"HTTP/1.1 200 ")])
+def test_what_a_read_that_ends_is_refused_has_its_status_however_late_it_is(query: str, begins: bytes) -> None:
+    def late(exchange: Exchange) -> None:
+        if exchange.kind in {"hello", "describe_cache"}:
+            dispatch(exchange)
+        else:
+            asyncio.get_running_loop().call_later(2 * HEAD_S, exchange.fail, CacheNotFound(cache="c"))
+
+    api = Api(late, ApiOptions(body_bytes_max=1_000))
+    sent = f"GET /v1/caches/c/events{query} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n".encode()
+    found = asyncio.run(told(serving(Probes(ready=str, metrics=str), api=api), sent))
+    assert found.startswith(begins)
+    assert b"CACHE_NOT_FOUND" in found
 
 
 def test_without_a_registry_its_paths_are_none() -> None:

@@ -46,8 +46,12 @@ def test_what_is_put_is_got_with_its_version_as_its_tag_and_is_gone_when_removed
     assert got.headers["Content-Type"] == "application/json"
     head, nothing = ask(node, "HEAD", "/v1/caches/orders/entries/a")
     assert (head.status, nothing, head.headers["ETag"]) == (200, b"", put.headers["ETag"])
-    same, nothing = ask(node, "GET", "/v1/caches/orders/entries/a", If_None_Match=put.headers["ETag"])
-    assert (same.status, nothing) == (304, b"")
+    tag = put.headers["ETag"]
+    for known in (tag, "*", f"W/{tag}", f'"7", {tag}', f'W/"7",W/{tag}'):
+        same, nothing = ask(node, "GET", "/v1/caches/orders/entries/a", If_None_Match=known)
+        assert (same.status, nothing, same.headers["ETag"]) == (304, b"", tag), known
+    for other in ('"7"', tag.strip('"'), f'"{tag[2:]}', ""):
+        assert ask(node, "GET", "/v1/caches/orders/entries/a", If_None_Match=other)[0].status == 200, other
     again, body = ask(node, "PUT", "/v1/caches/orders/entries/a", b"2")
     assert (again.status, told(body)["kind"]) == (200, "MODIFIED")
     removed, body = ask(node, "DELETE", "/v1/caches/orders/entries/a")
@@ -99,6 +103,24 @@ def test_keys_that_are_bytes_are_named_in_base64_and_values_that_are_bytes_come_
     got, value = ask(node, "GET", path)
     assert (value, got.headers["Content-Type"]) == (b"\0\xff", "application/octet-stream")
     assert ask(node, "GET", "/v1/caches/blobs/entries/%FF%00%FE")[1] == b"\0\xff"
+
+
+def test_a_key_that_is_no_text_is_refused_where_keys_are(node: NodeProcess):
+    for method in ("GET", "PUT", "DELETE"):
+        refused, body = ask(node, method, "/v1/caches/orders/entries/a%FF", b"1" if method == "PUT" else None)
+        assert (refused.status, told(body)["message"]) == (400, "key b'a\\xff' in the path is not UTF-8")
+
+
+def test_a_lifespan_is_given_once(node: NodeProcess):
+    connection = HTTPConnection(node.http, timeout=60)
+    connection.putrequest("PUT", "/v1/caches/orders/entries/once")
+    for lifespan in ("3600000", "7200000"):
+        connection.putheader("Eventlog-Lifespan", lifespan)
+    connection.putheader("Content-Length", "1")
+    connection.endheaders(b"1")
+    answer = connection.getresponse()
+    assert (answer.status, told(answer.read())["message"]) == (400, "Eventlog-Lifespan is given twice")
+    connection.close()
 
 
 def test_keys_that_are_text_may_be_named_in_base64(node: NodeProcess):

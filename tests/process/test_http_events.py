@@ -121,6 +121,22 @@ def test_server_sent_events_follow_and_resume_behind_the_last_one_through_a_kill
     assert [data["value"] for _, data in found] == [0, 1, 2]
 
 
+def test_what_a_reader_takes_is_named_in_any_case(node: NodeProcess):
+    with opened(node, accept="Text/Event-Stream;q=0.9, */*", follow="false", max=1) as answer:
+        assert answer.headers["Content-Type"] == "text/event-stream"
+
+
+def test_a_position_that_was_changed_is_refused_without_all_of_it(node: NodeProcess):
+    (first,) = rows(node, state_first="true", max=1)
+    assert len(first["position"]) > 200
+    for changed in (first["position"][:-1], f"{first['position']}A", first["position"][:99] + "." + first["position"][100:]):
+        with opened(node, position=changed) as answer:
+            message = json.loads(answer.read())["message"]
+        assert answer.status == 400
+        assert message.startswith(f"'{changed[:60]}...' is neither an id nor a position of a reader: not a position token: ")
+        assert len(message) < 200
+
+
 def test_a_stream_of_lines_follows_as_well(node: NodeProcess):
     with opened(node, after="latest", follow="true") as answer:
         id_ = put(node, "followed", 1)

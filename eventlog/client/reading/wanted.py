@@ -30,6 +30,7 @@ ReadFrom = Literal["owner", "any"]
 ON_TRIMMED: Final[tuple[OnTrimmed, ...]] = ("error", "earliest", "resync")
 _ON_STALLED: Final[tuple[OnStalled, ...]] = ("wait", "error")
 _READ_FROM: Final[tuple[ReadFrom, ...]] = ("owner", "any")
+SHOWN_MAX: Final = 60  # characters of what is no position, in what is said of it: a token has hundreds
 Start = int | Literal["latest"]
 Scope = tuple[str, int, int]  # cluster, cache id, segments
 T = TypeVar("T")
@@ -211,7 +212,8 @@ def read_token(text: str) -> Position:
     try:
         return token.from_text(text)
     except (BadMessage, AttributeError) as error:  # or it is no text at all
-        raise InvalidArgument(why=f"{text!r} is neither an id nor a position: {error}") from error
+        shown = repr(text) if len(repr(text)) < SHOWN_MAX + 2 else f"{repr(text)[: SHOWN_MAX + 1]}...'"
+        raise InvalidArgument(why=f"{shown} is neither an id nor a position of a reader: {getattr(error, 'why', error)}") from error
 
 
 def shortest(text: str) -> str:

@@ -287,6 +287,7 @@ class Node:
             number=self.number,
             steps=self.steps.add,
             show=self._follow,
+            mending=self.mending,
             refresh_caches=self.learn_caches,
             made_room=self.writer.wake,
         )

@@ -11,10 +11,12 @@ against each other.
 """
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -24,23 +26,25 @@ from eventlog.batch.layout import HAS_PRODUCERS
 from eventlog.batch.marks import EXPIRY
 from eventlog.batch.sections import Unfolded, spread, unfold
 from eventlog.batch.views import decode_value
-from eventlog.errors import EventLogError
+from eventlog.errors import BadMessage, CorruptData, EventLogError
 from eventlog.events import Kind
 from eventlog.ids import ID_STEP
 from eventlog.limits import FOLLOW_BYTES_MAX
-from eventlog.node.background import aside
 from eventlog.node.writing.storage import Append, StorageThread, fail
 from eventlog.read.answer import CacheValues, CommittedGroup
 from eventlog.replication.bodies import Arrived, joined, values_from
 from eventlog.segment.keys import encode_step
 from eventlog.segment.port import Store
-from eventlog.segment.walking import read_segment
+from eventlog.segment.walking import LogPart, read_segment
 from eventlog.state.caches import Caches, CacheState
 from eventlog.state.producers import FrameResult, ProducerTable
 from eventlog.write.apply import LoneEvent, Puts, puts_of, read_few
 from eventlog.write.overlay import Overlay
 
+log = logging.getLogger("eventlog.node")
+Result = TypeVar("Result")
 _READ_BYTES = 2 << 20  # applied in one step on the loop
+_AGAIN_MS_MAX = 60_000  # to look for what is damaged costs a walk through the log
 _PUT_BYTES = 100  # what an entry costs in memory beside its bytes, roughly
 _JOINED_BYTES_MAX = 256 << 10  # well below a step of the log's index
 _ORIGIN = ID_STEP - 1  # the part of an id that says whose it is
@@ -50,6 +54,16 @@ _MODIFIED = 1 << Kind.MODIFIED
 Show = Callable[[Ints, Ints, Sequence[CommittedGroup], int], None]
 """Called in the step in which `applied` of segments moves: (segments, applied, the groups that became readable, upto which id others
 are in the store alone)."""
+
+
+class Mends(Protocol):
+    """What has damage mended that is met in the log."""
+
+    again_ms: int  # until it is worth another try
+
+    async def read(self, work: Callable[[], Result]) -> Result:
+        """Return what `work` reads of the log in a thread, once more where what it met was damaged and is mended. Raises CorruptData."""
+        ...
 
 
 Steps = Callable[[int, int, int, int], list[tuple[int, int, int, int]]]
@@ -79,6 +93,7 @@ class Followed:
         number: int,
         steps: Steps,
         show: Show,
+        mending: Mends,
         refresh_caches: Callable[[], Awaitable[None]],
         made_room: Callable[[], None] = lambda: None,
     ) -> None:
@@ -88,6 +103,7 @@ class Followed:
         self._overlay = overlay
         self._caches = caches
         self._show = show
+        self._mending = mending
         self._refresh_caches = refresh_caches
         self._made_room = made_room  # in the overlay: groups of the writer may wait for it
         self._gone: set[int] = set()
@@ -160,8 +176,7 @@ class Followed:
     async def catch_up(self, segments: Ints) -> None:
         """Read what `learned` did not find here from the log, and apply it, then what is kept, until nothing of `segments` is missing.
 
-        Raises:
-            CorruptData: a value is damaged.
+        It waits for what is damaged to be mended, however long nobody can be asked for a sound copy.
         """
         behind = segments
         while len(behind):
@@ -197,15 +212,22 @@ class Followed:
         return cache_id == 0 or self._caches.get(cache_id) is not None or self._caches.was_dropped(cache_id) or cache_id in self._gone
 
     async def _read(self, segment: int) -> None:
+        pause_ms = self._mending.again_ms
         while (after := int(self.applied[segment])) < (upto := min(int(self._covered[segment]), int(self._goal[segment]))):
-            part = await aside(partial(read_segment, self._store, segment, after=after, upto=upto, bytes_max=_READ_BYTES))
+            try:
+                part, values = await self._mending.read(partial(_read_values, self._store, segment, after=after, upto=upto))
+            except CorruptData as error:
+                log.warning("state_waits segment=%d after=%d error=%s", segment, after, error)
+                await asyncio.sleep(pause_ms / 1000)
+                pause_ms = min(2 * pause_ms, _AGAIN_MS_MAX)
+                continue
             if int(self.applied[segment]) != after or int(self._covered[segment]) < part.upto:
                 continue  # cut, or begun anew, while it was read
             if not all(map(self._knows, part.caches)):
                 await self._refresh_caches()
                 self._gone.update(cache for cache in part.caches if not self._knows(cache))
                 continue
-            self._apply(values_from(np.full(len(part.data), segment), part.caches, part.data))
+            self._apply(values)
             self.applied[segment] = part.upto
             at = np.array([segment])
             self._show(at, self.applied[at], [], part.upto)
@@ -348,6 +370,15 @@ class Followed:
     def figures(self) -> dict[str, tuple[int, int, int]]:
         """Return used, limit and peak of what is bounded here."""
         return {"follow_bytes": (self.nbytes, FOLLOW_BYTES_MAX, self.peak)}
+
+
+def _read_values(store: Store, segment: int, *, after: int, upto: int) -> tuple[LogPart, Arrived]:
+    """Return what a log holds in `(after, upto]`, or the first of it. Raises CorruptData."""
+    part = read_segment(store, segment, after=after, upto=upto, bytes_max=_READ_BYTES)
+    try:
+        return part, values_from(np.full(len(part.data), segment), part.caches, part.data)
+    except BadMessage as error:
+        raise CorruptData(where=f"log of segment {segment}, behind id {after}", why=error.why) from error
 
 
 def _joined_small(ready: Sequence[Arrived]) -> Iterator[Arrived]:

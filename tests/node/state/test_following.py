@@ -3,11 +3,13 @@
 import asyncio
 
 import numpy as np
+import pytest
 
 from eventlog.batch.build import Columns, build_blocks
 from eventlog.batch.entries import encode_entry
-from eventlog.batch.layout import ValueHead, encode_value
+from eventlog.batch.layout import VALUE_HEAD_BYTES, ValueHead, encode_value
 from eventlog.control.records import CacheOptions
+from eventlog.errors import CorruptData
 from eventlog.ids import ID_STEP
 from eventlog.node.state.following import Followed
 from eventlog.node.workers import ThreadWorker
@@ -20,6 +22,21 @@ from eventlog.state.caches import Caches, new_cache
 from eventlog.write.overlay import Overlay
 
 SEGMENTS, CACHE = 2, 7
+
+
+class Mended:
+    """Reads as it is asked to; where that meets damage, `mend` is called for the next time."""
+
+    def __init__(self, mend=None):
+        self.again_ms = 0
+        self._mend = mend
+
+    async def read(self, work):
+        try:
+            return work()
+        except CorruptData:
+            self._mend()
+            raise
 
 
 class Reading:
@@ -42,6 +59,7 @@ class Reading:
             number=1,
             steps=lambda *_: [],
             show=lambda *_: None,
+            mending=Mended(),
             refresh_caches=self._ask,
         )
 
@@ -96,6 +114,46 @@ def test_what_a_reader_is_told_meanwhile_is_read_as_well():
     asyncio.run(act())
 
 
+@pytest.mark.parametrize("bit", range(0, 8 * VALUE_HEAD_BYTES, 7))
+def test_what_is_damaged_in_the_log_is_waited_for(bit):
+    """A node that starts has its last second yet to apply: one flipped bit in there must not end it again and again."""
+
+    async def act():
+        store = MemoryStore(MemoryDisk(segments=SEGMENTS, ends=StoreEnds.empty(SEGMENTS)))
+        caches, where, ends = Caches(), log_key(0, CACHE, ID_STEP), np.array([ID_STEP, 0])
+        cache = new_cache(cache_id=CACHE, name="c", options=CacheOptions(format="bytes", state=False), from_id=0, segments=SEGMENTS)
+        caches.add(cache)
+        sound = bytearray(_put(0, ID_STEP, key=b"k", value=b"v"))
+        sound[bit // 8] ^= 1 << bit % 8
+        store.append([(where, bytes(sound))], [])
+        mends = []
+
+        def mend():
+            mends.append(None)
+            if len(mends) == 3:
+                store.append([(where, _put(0, ID_STEP, key=b"k", value=b"v"))], [])
+
+        followed = Followed(
+            store=store,
+            storage=StorageThread(store, ends=StoreEnds.empty(SEGMENTS), on_fenced=lambda _: None, worker=ThreadWorker("storage")),
+            overlay=Overlay(),
+            caches=caches,
+            applied=np.zeros(SEGMENTS, np.int64),
+            ends=ends,
+            number=1,
+            steps=lambda *_: [],
+            show=lambda *_: None,
+            mending=Mended(mend),
+            refresh_caches=asyncio.Event().wait,
+        )
+        await followed.catch_up(followed.learned(np.array([0]), ends[:1]))
+        assert len(mends) == 3
+        assert followed.applied.tolist() == ends.tolist()
+        assert cache.next_offsets.tolist() == [1, 0]
+
+    asyncio.run(act())
+
+
 def test_what_is_applied_is_shown_to_readers_at_once_and_put_into_the_store_soon():
     async def act():
         store = MemoryStore(MemoryDisk(segments=SEGMENTS, ends=StoreEnds.empty(SEGMENTS)))
@@ -116,6 +174,7 @@ def test_what_is_applied_is_shown_to_readers_at_once_and_put_into_the_store_soon
             number=1,
             steps=lambda *_: [],
             show=lambda *_: None,
+            mending=Mended(),
             refresh_caches=asyncio.Event().wait,
         )
         where, end = np.array([1]), np.array([3 * ID_STEP])
@@ -148,6 +207,7 @@ def test_what_came_value_by_value_and_is_told_at_once_is_shown_value_by_value():
         number=1,
         steps=lambda *_: [],
         show=lambda segments, applied, groups, _: shown.append((segments.tolist(), applied.tolist(), groups)),
+        mending=Mended(),
         refresh_caches=None,
     )
     ids = [ID_STEP, 2 * ID_STEP, 3 * ID_STEP]

@@ -104,6 +104,7 @@ async def left_by(arrivals, **options):
         number=OWN,
         steps=lambda *row: steps.append(row) or [],
         show=lambda *told: shown.append([one.tolist() if isinstance(one, np.ndarray) else one for one in told]),
+        mending=None,  # nothing is read
         refresh_caches=asyncio.Event().wait,
     )
     ends = np.zeros(SEGMENTS, np.int64)

@@ -196,6 +196,10 @@ def test_what_is_no_archive_of_the_cache_is_refused(client: blocking.Client, cac
     for address in ("ftp://host/orders", "file:///tmp/orders", Path("s3://bucket/orders")):
         with pytest.raises(ArchiveRefused, match="give a path, or the address of an object store"):
             archives.archive(client, cache.name, address)
+    with pytest.raises(ArchiveRefused, match="give a path, or the address"):
+        archives.archive(client, cache.name, "s3:/bucket/orders")
+    with pytest.raises(ArchiveRefused, match="it is no folder"):
+        archives.archive(client, cache.name, tmp_path / "full" / "file")
     for name in ("a%20b", "100%25/a", "a\\b"):
         with pytest.raises(ArchiveRefused, match="in a path as another letter"):
             archives.archive(client, cache.name, tmp_path / name)
@@ -218,7 +222,7 @@ def test_what_retention_took_is_an_error_and_no_gap(client: blocking.Client, cac
     assert archives.open(tmp_path / "a").verify().events == 202
 
 
-@pytest.mark.parametrize("how", ["removed", "cut", "flipped", "shorter", "another"])
+@pytest.mark.parametrize("how", ["removed", "cut", "flipped", "shorter", "retyped", "another"])
 def test_a_damaged_file_is_named_and_nothing_less_is_served(
     client: blocking.Client, cache: blocking.Cache, tmp_path: Path, how: str
 ) -> None:
@@ -236,19 +240,37 @@ def test_a_damaged_file_is_named_and_nothing_less_is_served(
             path.write_bytes(data[:60] + bytes([data[60] ^ 4]) + data[61:])
         elif how == "shorter":
             pq.write_table(pq.ParquetFile(path).read().slice(1), path)
+        elif how == "retyped":
+            table = pq.ParquetFile(path).read()
+            pq.write_table(
+                table.set_column(table.schema.get_field_index("offset"), "offset", table.column("offset").cast(pa.int32())), path
+            )
         else:
             table = pq.read_table(path)
             pq.write_table(table.set_column(table.schema.get_field_index("value"), "value", pa.array(["{}"] * len(table))), path)
         if how != "another":
             served: list[tuple[object, ...]] = []
-            named = rf"{path.name}: it has \d+ rows, and had \d+; \d+ of \d+ were read; put" if how == "shorter" else path.name
-            with pytest.raises(ArchiveDamaged, match=named):
+            said = {
+                "shorter": r": it has \d+ rows, and had \d+; \d+ of \d+ were read; put",
+                "retyped": ": its columns are int64, int32, int32, ",
+            }
+            with pytest.raises(ArchiveDamaged, match=path.name + said.get(how, "")):
                 served.extend(row for batch in found.history() for row in rows_of(iter([batch])))
             assert served == whole[: len(served)]
         with pytest.raises(ArchiveDamaged):
             found.verify()
         path.write_bytes(data)
     assert found.verify().events == 602
+
+
+def test_a_log_with_a_gap_is_refused_in_a_line(client: blocking.Client, cache: blocking.Cache, tmp_path: Path) -> None:
+    write(cache)
+    archives.archive(client, cache.name, tmp_path / "a", round_events=200)
+    (tmp_path / "a" / "_delta_log" / f"{2:020}.json").unlink()
+    with pytest.raises(ArchiveRefused) as refused:
+        archives.open(tmp_path / "a")
+    assert len(str(refused.value).splitlines()) == 1
+    assert len(refused.value.why) <= 400
 
 
 def test_what_is_not_archived_yet_is_held_back_and_goes_when_it_is(client: blocking.Client, cache: blocking.Cache, tmp_path: Path) -> None:

@@ -87,7 +87,7 @@ def test_what_cannot_be_written_is_named_and_nothing_of_it_is_seen(spark: Any, n
     assert "beside 'value' there are x" in refusal(good.selectExpr("key", "value", "1 AS x"), node, "bad")
     assert "did you mean txnId" in refusal(good, node, "bad", txnid2="x")
     assert "is not written over" in refusal(good, node, "bad", mode="overwrite")
-    for made in ("array(parse_json('1'))", "named_struct('a', INTERVAL '1-2' YEAR TO MONTH)"):
+    for made in ("array(parse_json('1'))", "named_struct('a', INTERVAL '1-2' YEAR TO MONTH)", "map('a', parse_json('1'))"):
         assert "of which no JSON is made" in refusal(good.selectExpr("key", f"{made} AS x"), node, "bad")
     assert "give one of booleans" in refusal(good.selectExpr("key", "value", "'true' AS gone"), node, "bad", removeColumn="gone")
     assert "is not written over" in refusal(good, node, "bad", truncate="true")

@@ -10,7 +10,8 @@ import pytest
 from deltalake import DeltaTable
 
 from eventlog import blocking
-from eventlog.errors import ArchiveRefused, CacheExists, InvalidArgument
+from eventlog.errors import ArchiveRefused, CacheExists, InvalidArgument, NotFinal
+from eventlog.ids import id_before, time_of
 from eventlog.integrations import archive as archives
 from tests.process.nodes import NodeProcess
 
@@ -65,6 +66,10 @@ def test_done_twice_it_is_there_once_and_nothing_else_is_written_over(client: bl
     assert values_of(client.cache("taken")) == {"other": 1}
     with pytest.raises(InvalidArgument, match="the archive begins behind"):
         archives.rebuild(archives.open(path), client, "orders", into="early", as_of=1)
+    ahead = id_before(time_of(client.cache("orders").log_ends().last_id) + 30_000)
+    with pytest.raises(NotFinal):
+        archives.rebuild(archives.open(path), client, "orders", into="late", as_of=ahead)
+    assert {"early", "late"}.isdisjoint(one.name for one in client.list_caches())
 
 
 def test_done_again_at_a_later_id_only_what_lacks_is_written(client: blocking.Client, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from eventlog.errors import CacheExists, InvalidArgument
 from eventlog.ids import ID_MAX
 from eventlog.integrations.archive.columns import state_batch, times_of
 from eventlog.integrations.archive.entries_table import write_entries
-from eventlog.integrations.archive.folding import fold
+from eventlog.integrations.archive.folding import check_final, fold
 from eventlog.integrations.archive.place import place_of
 from eventlog.integrations.archive.reading import Archive
 from eventlog.integrations.archive.table import identity_of
@@ -60,6 +60,7 @@ def rebuild(
         CacheExists: `into` has entries that are not of an earlier try.
         ArchiveRefused: at `to` there is another table; and as `fold`.
         InvalidArgument: `into` is the cache itself; and as `fold`.
+        NotFinal: `as_of` lies ahead, by more than a moment, of what nobody can write any more.
         ArchiveDamaged, EventsTrimmed: as `fold`.
     """
     if (into is None) == (to is None):
@@ -67,8 +68,9 @@ def rebuild(
     if into == cache:
         raise InvalidArgument(why=f"cache {cache!r} is not written over with what it had: give another name to make it anew")
     source = client.cache(cache)
-    end = source.log_ends().last_id
-    at = end if as_of is None else min(as_of, end)
+    if as_of is not None:
+        check_final(client, cache, as_of)
+    at = source.log_ends().last_id if as_of is None else as_of
     folded = fold(archive, client, cache, at)
     if into is not None:
         _write(client, source, folded.table, into=into, name=f"rebuild/{cache}/{at}")

@@ -290,8 +290,23 @@ def test_what_cannot_be_rolled_up_is_named_and_leaves_no_table(client: blocking.
         rollups.rollup(client, "nowhere", tmp_path / "r", **OPTIONS)
     with pytest.raises(InvalidArgument, match="takes a client"):
         rollups.rollup(None, cache.name, tmp_path / "r", **OPTIONS)
+    bytes_keys, bytes_values = f"{cache.name}-keys", f"{cache.name}-values"
+    client.create_cache(bytes_keys, key_format="bytes")
+    client.create_cache(bytes_values, format="bytes")
+    archives.archive(client, cache.name, tmp_path / "archive")
+    for into, why in ((cache.name, "which it would count"), (bytes_keys, "values of bytes"), (bytes_values, "values of bytes")):
+        for source in (cache.name, tmp_path / "archive"):
+            with pytest.raises(InvalidArgument, match=why):
+                rollups.rollup(client, source, tmp_path / "r", into=into, **OPTIONS)
     assert not (tmp_path / "r").exists()
     until_closed(client, cache, tmp_path / "r")
+    (log,) = (tmp_path / "r" / "_delta_log").glob(f"{1:020}.json")
+    text = log.read_text()
+    log.write_text("\n{")
+    with pytest.raises(RollupRefused) as refused:
+        rollups.rollup(client, cache.name, tmp_path / "r", **OPTIONS)
+    assert len(str(refused.value).splitlines()) == 1
+    log.write_text(text)
     for differs, why in (
         ({"window_ms": 100}, "its window_ms is 50, and not 100"),
         ({"by": "kind"}, "its by is"),
@@ -308,7 +323,6 @@ def test_what_cannot_be_rolled_up_is_named_and_leaves_no_table(client: blocking.
         rollups.rollup(client, cache.name, tmp_path / "files", **OPTIONS)
     with pytest.raises(RollupRefused, match="address of an object store"):
         rollups.rollup(client, cache.name, "ftp://bucket/r", **OPTIONS)
-    archives.archive(client, cache.name, tmp_path / "archive")
     with pytest.raises(RollupRefused, match="no rollup of eventlog's"):
         rollups.rollup(client, cache.name, tmp_path / "archive", **OPTIONS)
 

@@ -74,15 +74,17 @@ def place_of(path: Path | str) -> ArchivePlace:
     """Return where an archive is.
 
     Raises:
-        ArchiveRefused: it is an address of something that archives do not lie in, or a path by which Delta finds another folder.
+        ArchiveRefused: it is an address of something that archives do not lie in, a path by which Delta finds another folder, or no folder.
     """
     found = _ADDRESS.match(str(path))
     if found is None:
         folder = Path(path).absolute()
         if wrong := _READ_OTHERWISE.search(str(folder)):
             raise ArchiveRefused(path=str(folder), why=f"Delta reads {wrong[0]} in a path as another letter: give one without")
+        if folder.exists() and not folder.is_dir():
+            raise ArchiveRefused(path=str(folder), why="it is no folder")
         return Folder(folder)
-    if found[1].lower() not in STORES or isinstance(path, Path):
+    if found[1].lower() not in STORES or isinstance(path, Path) or "://" not in path:
         known = ", ".join(f"{store}://" for store in STORES)
         raise ArchiveRefused(path=str(path), why=f"give a path, or the address of an object store as text: {known}")
     return ObjectStore(str(path).rstrip("/"))

@@ -101,7 +101,7 @@ def definition_of(*, window_ms: int, by: str | Sequence[str], measures: str | Se
         raise InvalidArgument(why=f"a rollup has at most {COLUMNS_MAX} columns, this one {len(names)}")
     twice = next((name for place, name in enumerate(names) if name.lower() in {one.lower() for one in names[:place]}), None)
     if twice is not None:
-        raise InvalidArgument(why=f"two columns are called {twice!r}: give one another name, as in 'value.{twice} AS other'")
+        raise InvalidArgument(why=f"two columns are called {twice!r}: give one another name with AS, as in 'count AS other'")
     return Definition(window_ms=window_ms, by=tuple(groupings), measures=tuple(figures))
 
 

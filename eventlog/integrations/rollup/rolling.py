@@ -6,6 +6,7 @@ next run begins where the table ends; a round that is counted again comes to the
 
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -16,8 +17,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from eventlog import blocking
-from eventlog.errors import CorruptData, InvalidArgument
+from eventlog.errors import CacheNotFound, CorruptData, InvalidArgument
 from eventlog.ids import time_of
+from eventlog.integrations.archive.table import TableIdentity
 from eventlog.integrations.rollup.definition import WINDOW, Definition, boundary_id, boundary_ms, definition_of
 from eventlog.integrations.rollup.gathering import Gathering, merged
 from eventlog.integrations.rollup.sources import ArchiveSource, CacheSource, RollupPiece, RollupSource, read_piece
@@ -102,7 +104,7 @@ def rollup(
     each round. A round is whole windows with at most `round_events`, one window at least.
 
     Raises:
-        InvalidArgument, BadPredicate: the definition is none, or not right for the cache.
+        InvalidArgument, BadPredicate: the definition is none, or not right for the cache; `into` is that, or takes no rows.
         RollupRefused: the table is of something else.
         RollupTaken: somebody else has gone on meanwhile.
         EventsTrimmed: retention has taken what would come next.
@@ -112,6 +114,8 @@ def rollup(
     events = source_of(client, source)
     job = Job(cache=events.identity.cache, definition=definition, context=events.context)
     Gathering(definition, events.context)  # which checks the expressions, before there is a table
+    if into is not None and client is not None:
+        _check_target(client, into, events.identity)
     table = RollupTable.open_or_create(to, events.identity, definition)
     target = None if into is None else _Target(client, into, table, definition)
     run = run or _here(client)
@@ -178,6 +182,16 @@ def _round(source: RollupSource, at: int, closed: int, *, window_ms: int, max_ev
         first, _ = source.cut(at, closed, 1)
         ends = boundary_id((time_of(first) // window_ms + 1) * window_ms)
     return ends, source.cut(at, ends, 0)[1]
+
+
+def _check_target(client: blocking.Client, into: str, source: TableIdentity) -> None:
+    """Refuse a cache that has no keys of text or no objects as values, or whose own events are counted: each run would make more."""
+    if (client.cluster, into) == (source.cluster, source.cache):
+        raise InvalidArgument(why=f"rows of a rollup of cache {into!r} are no entries of its own, which it would count: name another cache")
+    with suppress(CacheNotFound):
+        info = client.cache(into).info()
+        if info.key_format != "utf8" or info.format == "bytes":
+            raise InvalidArgument(why=f"cache {into!r} has keys or values of bytes, and rows of a rollup are JSON: name another cache")
 
 
 class _Target:

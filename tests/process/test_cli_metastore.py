@@ -121,6 +121,12 @@ def test_lost_metadata_are_made_again_from_a_data_directory(tmp_path):
 def test_a_node_whose_metadata_are_gone_stops_in_order(tmp_path):
     with NodeProcess(tmp_path / "n1") as node:
         shutil.rmtree(tmp_path / "n1" / "data.meta")
+        deadline = time.monotonic() + 60
+        while "writes have stopped" not in (said := shell(node, "admin", "status")):
+            assert time.monotonic() < deadline, said
+        assert "reading goes on: metadata at " in said
+        assert "admin metastore rebuild" in said
+        assert "does not answer" not in said
         assert node.stop() == 0
         assert "stopped clean=True" in node.log_text()
 

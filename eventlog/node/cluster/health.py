@@ -10,6 +10,7 @@ from eventlog.control.metastores.location import Location
 from eventlog.control.operators import why_not_removed
 from eventlog.control.placement import may_be_evened_out
 from eventlog.control.records import ClusterSettings, NodeRecord, SegmentRecord
+from eventlog.errors import MetadataLost
 from eventlog.ids import TIME_SHIFT, FlakeClock, time_of
 from eventlog.limits import LEASE_RENEW_MS, STALLED_MS
 from eventlog.node.cluster.controller import ControllerLoop
@@ -126,9 +127,13 @@ class ClusterHealth:
         yield from about_full_disks(situation, full)
         if self._is_cut_off():
             writes = "writes have stopped" if self._issues_nothing() else "writes will stop within seconds"
-            store = f"the metadata store, {self._node.location}, does not answer"
-            why = f" ({self._node.lease.failure})" if self._node.lease.failure else ""
-            yield f"{store}{why}: {writes}, reading goes on; see that it runs, has room, and is reached from here"
+            failure = self._node.lease.failure
+            if isinstance(failure, MetadataLost):
+                rebuild = "with all nodes stopped: eventlog admin metastore rebuild --data DIR... --to META"
+                yield f"{writes}, reading goes on: {failure}; {rebuild}"
+            else:
+                store = f"the metadata store, {self._node.location}, does not answer" + (f" ({failure.why})" if failure else "")
+                yield f"{store}: {writes}, reading goes on; see that it runs, has room, and is reached from here"
         yield from about_what_stands_still(situation, records)
         if silent := self._silent():
             yield f"etcd of {', '.join(silent)} does not answer; the metadata need most of its members: see etcd.log in the data directory"

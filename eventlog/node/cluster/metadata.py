@@ -276,7 +276,7 @@ class NodeLease:
         self._on_lost = on_lost
         self.lock = asyncio.Lock()
         self.renewed_s = asyncio.get_running_loop().time()  # by the loop's clock
-        self.failure = ""  # why it was not renewed the last time, empty if it was
+        self.failure: MetadataUnavailable | MetadataLost | None = None  # why it was not renewed the last time
 
     async def renew(self) -> None:
         """Renew it; what is another's now is led no more, and a node whose record is another's has nothing left to do."""
@@ -288,9 +288,9 @@ class NodeLease:
                     acknowledged=int(node.core.watermark.max()),
                     unreadable=bool(node.store.unreadable),
                 )
-                self.renewed_s, self.failure = asyncio.get_running_loop().time(), ""
-        except MetadataUnavailable as error:
-            self.failure = error.why
+                self.renewed_s, self.failure = asyncio.get_running_loop().time(), None
+        except (MetadataUnavailable, MetadataLost) as error:
+            self.failure = error
             raise
         except MemberReplaced as error:
             self._on_lost(error)

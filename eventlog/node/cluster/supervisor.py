@@ -208,8 +208,14 @@ def check(config: NodeConfig) -> None:
     Raises:
         BadConfig: says what.
     """
+    taken: dict[str, str] = {}
     for index in range(config.processes):
-        config_of(config, index)
+        one = config_of(config, index)
+        for option, address in (("listen", one.listen), ("http", one.http)):
+            other = taken.setdefault(address, option)
+            if other != option and split_address(address, option=option)[1]:
+                why = f"{address} is one of {config.processes} that count up from --listen, and of those of --http: put them further apart"
+                raise BadConfig(option="http", why=why)
     if config.is_managed and not config.join and split_address(config.listen, option="listen")[1] == 0:
         raise BadConfig(option="listen", why="managed-etcd needs a port that is known before the nodes start")
     if _is_of_a_node(config.data):

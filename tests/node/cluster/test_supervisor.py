@@ -41,6 +41,15 @@ def test_too_few_ports_are_named():
         check(NodeConfig(processes=2, listen="127.0.0.1:65535"))
 
 
+def test_ports_that_both_count_up_to_are_refused_before_a_node_starts():
+    for http in ("h:7401", "h:7402", "h:7398"):
+        with pytest.raises(BadConfig, match="put them further apart") as caught:
+            check(NodeConfig(listen="h:7400", http=http, processes=3))
+        assert caught.value.option == "http"
+    for listen, http in (("h:7400", "h:7403"), ("h:7400", "i:7401"), ("h:0", "h:0")):
+        check(NodeConfig(listen=listen, http=http, processes=3))
+
+
 def test_the_directory_of_one_node_is_not_taken_for_several(tmp_path):
     (tmp_path / "member.json").write_text("{}")
     with pytest.raises(BadConfig, match="one node"):

@@ -7,6 +7,7 @@ from eventlog.client.near.near_cache import ENTRIES_DEFAULT, STALENESS_MS_DEFAUL
 from eventlog.client.reading.continuous import CacheQueries
 from eventlog.client.reading.entries import CacheTasks
 from eventlog.client.reading.scanning import CacheScans
+from eventlog.client.values import checked_bound, checked_span
 from eventlog.client.writing.staging import CacheStages
 from eventlog.client.writing.writes import CacheWrites
 from eventlog.errors import InvalidArgument
@@ -30,9 +31,10 @@ class Cache(CacheWrites, CacheStages, CacheConsumers, CacheScans, CacheTasks, Ca
             InvalidArgument: a bound is not above 0, or above what a node watches for one near cache.
         """
         entries_max = max_entries if max_entries is not None else NEAR_ENTRIES_MAX if max_bytes is not None else ENTRIES_DEFAULT
-        for name, given in (("max_entries", entries_max), ("max_bytes", max_bytes), ("max_staleness_ms", max_staleness_ms)):
-            if given is not None and given <= 0:
-                raise InvalidArgument(why=f"{name} is {given}: give a number above 0")
+        checked_span("max_staleness_ms", max_staleness_ms)
+        for name, given in (("max_entries", entries_max), ("max_bytes", max_bytes)):
+            if given is not None:
+                checked_bound(name, given)
         if entries_max > NEAR_ENTRIES_MAX:
             raise InvalidArgument(why=f"max_entries is {entries_max}, at most {NEAR_ENTRIES_MAX} are watched")
         return NearCache(

@@ -261,7 +261,7 @@ class Client(Shown):
             InvalidArgument: `id` is none, or `timeout_ms` not above 0.
             NoEvents: the cache keeps none. Its entries are read as they are from the moment on at which a write has returned.
         """
-        wanted = checked_id(id)
+        wanted = checked_id(id, "id")
         read = self.cache(cache) if isinstance(cache, str) else cache
         timeout_ms = self._options.limit_ms(timeout_ms)
         try:

@@ -87,9 +87,7 @@ class CacheFormat:
         Raises:
             InvalidArgument: it is one text or bytes, whose characters are hardly meant.
         """
-        if isinstance(keys, (str, *_BYTES)):
-            raise InvalidArgument(why=f"{article(keys)} is given where many keys are wanted: put it into a list")
-        given: list[Any] = list(keys)
+        given = checked_keys(keys)
         if set(map(type, given)) <= {str if self.is_text else bytes}:
             try:
                 stored = list(map(str.encode, given)) if self.is_text else given
@@ -220,6 +218,15 @@ def _is_header_name(name: str) -> bool:
         return len(name.encode()) < 1 << 16
     except UnicodeEncodeError:
         return False
+
+
+def checked_keys(keys: Any) -> list[Any]:
+    """Return the keys that are given. Raises InvalidArgument: it is one text or bytes, or nothing that has some."""
+    if isinstance(keys, (str, *_BYTES)):
+        raise InvalidArgument(why=f"keys: {article(keys)} is given where many keys are wanted: put it into a list")
+    if isinstance(keys, type) or not isinstance(keys, Iterable):
+        raise InvalidArgument(why=f"keys is {keys!r:.60}: give a list of keys")
+    return list(keys)
 
 
 def lifespan(lifespan_ms: int | None) -> int:

@@ -8,7 +8,7 @@ from eventlog.client.connections.requests import Requests
 from eventlog.client.handle import CacheHandle
 from eventlog.client.reading.filtering import Parameters, Select, filter_of
 from eventlog.client.reading.wanted import read_token, token_text
-from eventlog.client.values import Shown, checked_id, checked_text, checked_whole
+from eventlog.client.values import Shown, checked_flag, checked_id, checked_text, checked_whole
 from eventlog.errors import InvalidArgument
 from eventlog.read import token
 from eventlog.wire import eventlog_pb2 as pb
@@ -83,7 +83,7 @@ class CacheListeners(CacheHandle):
         request = pb.RegisterListener(
             cache_id=info.id,
             filter=filter_of(where=where, parameters=parameters, select=select, filter=filter, params=params, continuous=continuous),
-            durable=durable,
+            durable=checked_flag("durable", durable),
             hold_bytes=hold or 0,
             hold_ms=hold_ms or 0,
             expire_ms=expire_ms or 0,
@@ -91,7 +91,7 @@ class CacheListeners(CacheHandle):
             earliest=from_id == "earliest",
         )
         if from_id is not None and from_id != "earliest":
-            request.after = checked_id(from_id)
+            request.after = checked_id(from_id, "from_id")
         reply = await self._core.requests.ask(Message(register_listener=request), repeatable=id is not None)
         return listener_info(reply.message.listener_answer.listener)
 
@@ -145,7 +145,7 @@ class ListenerAdmin(Shown):
             BadPredicate, BadFilterParameters, FilterNotFound: as for `register`.
         """
         _check_bounds(hold=hold, hold_ms=hold_ms, expire_ms=expire_ms)
-        request = pb.AlterListener(id=listener, from_id=checked_id(from_id))
+        request = pb.AlterListener(id=listener, from_id=checked_id(from_id, "from_id"))
         chosen = filter_of(where=where, parameters=parameters, select=select, filter=filter, params=params, continuous=continuous)
         if chosen is not None:
             request.filter.CopyFrom(chosen)
@@ -172,7 +172,7 @@ class ListenerAdmin(Shown):
         if isinstance(upto, str):
             request.position = token.encode(read_token(upto))
         else:
-            request.upto = checked_id(upto)
+            request.upto = checked_id(upto, "upto")
         reply = await self._requests.ask(Message(acknowledge_listener=request))
         return listener_info(reply.message.listener_answer.listener)
 

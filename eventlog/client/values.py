@@ -156,22 +156,22 @@ _FORMAT_NUMBERS: dict[str, pb.Format] = {"json": pb.JSON, "bytes": pb.BYTES, "av
 _CONSISTENCIES = {"primary": pb.PRIMARY, "linear": pb.LINEAR, "any": pb.ANY}
 
 
-def consistency_number(name: str) -> pb.Consistency:
+def consistency_number(name: object) -> pb.Consistency:
     """Return the wire's number for how fresh a read has to be."""
-    if name not in _CONSISTENCIES:
-        raise InvalidArgument(why=f"consistency {name!r}: use primary, linear or any")
+    if not isinstance(name, str) or name not in _CONSISTENCIES:
+        raise InvalidArgument(why=f"consistency {name!r:.60}: use primary, linear or any")
     return _CONSISTENCIES[name]
 
 
-def checked_id(number: int) -> int:
+def checked_id(number: int, name: str = "") -> int:
     """Return `number` if an id can be that.
 
     Raises:
-        InvalidArgument: it cannot.
+        InvalidArgument: it cannot; names the option, where it has a name.
     """
     # what the request does not take as a number would end the sending of everything behind it
-    if isinstance(number, bool) or not hasattr(number, "__index__") or not 0 <= (whole := index(number)) <= ID_MAX:
-        raise InvalidArgument(why=f"{number!r} is not an id")
+    if isinstance(number, bool | type) or not hasattr(number, "__index__") or not 0 <= (whole := index(number)) <= ID_MAX:
+        raise InvalidArgument(why=f"{name and name + ' '}{number!r:.60} is not an id")
     return whole
 
 
@@ -181,16 +181,37 @@ def checked_whole(name: str, number: object, *, low: int = 0, high: int = (1 << 
     Raises:
         InvalidArgument: it is none, or not in `[low, high]`; names the option.
     """
-    if isinstance(number, bool) or not isinstance(number, SupportsIndex) or not low <= (whole := index(number)) <= high:
+    if isinstance(number, bool | type) or not isinstance(number, SupportsIndex) or not low <= (whole := index(number)) <= high:
         raise InvalidArgument(why=f"{name} is {number!r:.60}: give a whole number from {low} to {high}")
     return whole
 
 
 def checked_text(name: str, text: object) -> str:
-    """Return the text that an option is given. Raises InvalidArgument: it is none; names the option."""
+    """Return the text that an option is given. Raises InvalidArgument: it is none, or UTF-8 cannot hold it; names the option."""
     if not isinstance(text, str):
         raise InvalidArgument(why=f"{name} is {text!r:.60}: give text")
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise InvalidArgument(why=f"{name} is {text!r:.60}, which UTF-8 cannot hold: {error.reason}") from error
     return text
+
+
+def checked_flag(name: str, given: object) -> bool:
+    """Return whether an option is chosen, numpy's words for it too. Raises InvalidArgument: it is something else; names the option."""
+    if isinstance(given, bool):
+        return given
+    if type(given).__name__ not in {"bool", "bool_"}:
+        raise InvalidArgument(why=f"{name} is {given!r:.60}: give True or False")
+    return bool(given)
+
+
+def checked_bound(name: str, number: object) -> int:
+    """Return how many there may be at most. Raises InvalidArgument: it is no whole number above 0; names the option."""
+    if isinstance(number, bool | type) or not isinstance(number, SupportsIndex) or index(number) <= 0:
+        raise InvalidArgument(why=f"{name} is {number!r:.60}: give a number above 0, and a whole one")
+    return index(number)
 
 
 def checked_span(name: str, span_ms: Any, *, or_else: str = "") -> Any:
@@ -199,7 +220,7 @@ def checked_span(name: str, span_ms: Any, *, or_else: str = "") -> Any:
     Raises:
         InvalidArgument: it is none; names the option.
     """
-    if isinstance(span_ms, bool) or not isinstance(span_ms, SupportsFloat) or not float(span_ms) > 0:  # so is NaN not
+    if isinstance(span_ms, bool | type) or not isinstance(span_ms, SupportsFloat) or not float(span_ms) > 0:  # so is NaN not
         raise InvalidArgument(why=f"{name} is {span_ms!r:.60}: give a number above 0{or_else}")
     return span_ms
 

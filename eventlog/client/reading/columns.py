@@ -1,7 +1,7 @@
 """Rows that a read answers, as columns: what they are, and their items as Python's own, without work per item where that can be."""
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
@@ -22,11 +22,18 @@ def checked_columns(columns: Sequence[str] | None, *, has_changes: bool = False)
     """Return columns as they are asked for, None for all. Raises InvalidArgument."""
     if columns is None:
         return None
-    if isinstance(columns, str):
-        raise InvalidArgument(why=f"columns is the text {columns!r}: give a list of names")
-    found = tuple(columns)
+    found = listed("columns", columns)
     check_names("columns", found, (*ROW_COLUMNS, *((CHANGE,) if has_changes else ())))
     return found
+
+
+def listed(option: str, names: Iterable[str]) -> tuple[str, ...]:
+    """Return names that are given. Raises InvalidArgument where they are one text, or nothing that has some."""
+    if isinstance(names, str):
+        raise InvalidArgument(why=f"{option} is the text {names!r}: give a list of names")
+    if isinstance(names, bytes | type) or not isinstance(names, Iterable):
+        raise InvalidArgument(why=f"{option} is {names!r:.60}: give a list of names")
+    return tuple(names)
 
 
 def check_names(option: str, given: tuple[str, ...], names: tuple[str, ...]) -> None:

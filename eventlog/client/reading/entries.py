@@ -17,7 +17,7 @@ from eventlog.client.reading.iterating import EntryBatch, EntryReader, ForEachRe
 from eventlog.client.reading.past import PastReader, id_at
 from eventlog.client.reading.rows import Rows
 from eventlog.client.reading.wanted import segments_of
-from eventlog.client.values import CacheInfo, Entry, Shown
+from eventlog.client.values import CacheInfo, Entry, Shown, checked_bound, checked_flag, checked_text
 from eventlog.errors import InvalidArgument
 from eventlog.limits import ANSWER_BYTES_MAX, CHUNK_BYTES_DEFAULT, ITERATION_BATCH_ENTRIES_MAX
 
@@ -151,7 +151,7 @@ class CacheEntries(CacheHandle):
             filter=filter_of(where=where, parameters=parameters, select=select, filter=filter, params=params),
             batch_entries=min(batch_size, limit or batch_size, ITERATION_BATCH_ENTRIES_MAX),
             batch_bytes=min(batch_bytes, ANSWER_BYTES_MAX),
-            scope="" if scope in {"global", "segments"} else scope,
+            scope="" if checked_text("scope", scope) in {"global", "segments"} else scope,
             scope_parameters=json_of(scope_parameters),
             parallel=min(parallel, _PARALLEL_MAX),
             prefetch=min(prefetch, _PREFETCH_MAX),
@@ -163,7 +163,7 @@ class CacheEntries(CacheHandle):
         make = partial(self._entry_batches, wanted, prefix, segments)
         if at is not None:
             make = partial(self._past_batches, wanted, prefix, segments, id_at(at))
-        return Entries(make, limit=limit or 0, metadata=metadata)
+        return Entries(make, limit=limit or 0, metadata=checked_flag("metadata", metadata))
 
     async def _past_batches(
         self, wanted: IterationOptions, prefix: str | bytes | None, segments: Collection[int] | None, at: int, *, metadata: bool
@@ -241,7 +241,7 @@ class CacheTasks(CacheHandle):
         info, _ = await self._found()
         wanted = TaskOptions(
             cache_id=info.id,
-            task=task,
+            task=checked_text("task", task),
             parameters=json_of(params),
             filter=filter_of(where=where, parameters=parameters, filter=filter, params=filter_params),
             batch_entries=min(batch_size or ITERATION_BATCH_ENTRIES_MAX, ITERATION_BATCH_ENTRIES_MAX),
@@ -258,5 +258,5 @@ class CacheTasks(CacheHandle):
 
 def _check_positive(**numbers: int | None) -> None:
     for name, number in numbers.items():
-        if number is not None and number <= 0:
-            raise InvalidArgument(why=f"{name} is {number}: give a number above 0")
+        if number is not None:
+            checked_bound(name, number)

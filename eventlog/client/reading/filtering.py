@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from eventlog.client.values import CacheInfo
+from eventlog.client.values import CacheInfo, checked_flag, checked_text
 from eventlog.errors import InvalidArgument
 from eventlog.schema.strict_json import plain
 from eventlog.wire.eventlog_pb2 import Filter, FilterDescription
@@ -39,8 +39,10 @@ def filter_of(
         InvalidArgument: parameters without what they are for or that JSON cannot hold, or a name or version that cannot be.
     """
     for name, given in (("where", where), ("filter", filter)):
-        if given is not None and not isinstance(given, str):
-            raise InvalidArgument(why=f"{name} is {given!r:.60}: give text")
+        if given is not None:
+            checked_text(name, given)
+    if continuous is not False:
+        continuous = checked_flag("continuous", continuous)
     if parameters and where is None:
         raise InvalidArgument(why="parameters are the values of placeholders in where, and there is no where")
     if params and filter is None:
@@ -86,7 +88,7 @@ def _fields(select: Select) -> list[str]:
     if not isinstance(select, Iterable):
         raise InvalidArgument(why=f"select is {select!r:.60}: name fields of the value, as a text with commas or a list")
     fields: Sequence[object] = select.split(",") if isinstance(select, str) else list(select)
-    found = [field.strip() for field in fields if isinstance(field, str)]
+    found = [checked_text("select", field).strip() for field in fields if isinstance(field, str)]
     if len(found) < len(fields) or not all(found):
         raise InvalidArgument(why=f"select {select!r}: name fields of the value, with commas between them")
     return found

@@ -15,7 +15,7 @@ import pyarrow as pa
 from eventlog.arrays import Ints, Mask
 from eventlog.batch.arrow_pieces import take_pieces
 from eventlog.batch.views import Strings
-from eventlog.client.reading.columns import CHANGE, OPTIONAL, ROW_COLUMNS, FrameForm, RowColumns, check_names, items_of
+from eventlog.client.reading.columns import CHANGE, OPTIONAL, ROW_COLUMNS, FrameForm, RowColumns, check_names, items_of, listed
 from eventlog.client.reading.typed import INFER, TypedJson, Unfit, inferred, value_type
 from eventlog.client.writing.arrow import string_array
 from eventlog.errors import BadValue, CorruptData, InvalidArgument, UnreadableValue
@@ -168,10 +168,11 @@ def choice_of(include: Sequence[str] | None, columns: Sequence[str] | None, valu
     Raises:
         InvalidArgument: names as one text, or a `value_schema` that is none.
     """
-    for option, names in (("include", include), ("columns", columns)):
-        if isinstance(names, str):
-            raise InvalidArgument(why=f"{option} is the text {names!r}: give a list of names")
-    return TableChoice(None if include is None else tuple(include), None if columns is None else tuple(columns), value_type(value_schema))
+    return TableChoice(
+        None if include is None else listed("include", include),
+        None if columns is None else listed("columns", columns),
+        value_type(value_schema),
+    )
 
 
 def frame_of(form: FrameForm, choice: TableChoice) -> TableMaker:

@@ -55,7 +55,7 @@ def id_at(moment: int | datetime) -> int:
     Raises:
         InvalidArgument: neither.
     """
-    return id_before(time_ms(moment) + 1) if isinstance(moment, datetime) else checked_id(moment)
+    return id_before(time_ms(moment) + 1) if isinstance(moment, datetime) else checked_id(moment, "at")
 
 
 def not_final(*, segment: int, at: int, upto: int) -> NotFinal | InvalidArgument:

@@ -17,7 +17,7 @@ from eventlog.client.reading.rows import CacheByKey
 from eventlog.client.reading.state_first import StateBatches
 from eventlog.client.reading.wanted import PollOptions, PollWanted, Reading, ReadOptions, Start, checked_tail, position_after, segments_of
 from eventlog.client.reports import Answer, LogEnds, Plan, PlannedSegment, stalled
-from eventlog.client.values import Entry, checked_id, consistency_number
+from eventlog.client.values import Entry, checked_id, checked_whole, consistency_number
 from eventlog.errors import EventsTrimmed, InvalidArgument
 from eventlog.events import Event, EventSource
 from eventlog.limits import ANSWER_BYTES_DEFAULT, POLL_WAIT_MS_MAX
@@ -126,11 +126,15 @@ class CacheReads(CacheByKey):
         info, _ = await self._found()
         if upto is None:
             upto = (await self.log_ends()).last_id
-        if max_events < 0 or max_bytes < 0:
-            raise InvalidArgument(why="max_events and max_bytes are 0 or more")
+        max_events, max_bytes = checked_whole("max_events", max_events), checked_whole("max_bytes", max_bytes, high=(1 << 63) - 1)
         of = segments_of(segments, of=self._core.routes.segments)
         question = pb.PlanEvents(
-            cache_id=info.id, after=checked_id(after), upto=checked_id(upto), max_events=max_events, max_bytes=max_bytes, segments=of
+            cache_id=info.id,
+            after=checked_id(after, "after"),
+            upto=checked_id(upto, "upto"),
+            max_events=max_events,
+            max_bytes=max_bytes,
+            segments=of,
         )
         answer = (await self._core.requests.ask(Message(plan_events=question))).message.plan_events_answer
         parts = zip(answer.segments, answer.segment_events, answer.primaries, strict=True)
@@ -235,7 +239,7 @@ class CacheReads(CacheByKey):
     async def _begin(self, reading: Reading, start: Start, wanted: PollWanted) -> Reading | None:
         """Return the reading with its ends fixed, None if it ends before it begins."""
         info, _ = await self._found()
-        until, follow = 0 if wanted.until_id is None else checked_id(wanted.until_id), wanted.follow
+        until, follow = 0 if wanted.until_id is None else checked_id(wanted.until_id, "until_id"), wanted.follow
         if wanted.until_id == 0:
             return None  # further down 0 is no end
         if not follow or start == "latest" or wanted.tail is not None:

@@ -11,11 +11,11 @@ from typing import Any, Generic, TypeVar
 
 from eventlog.batch.one import EntryRow, decode_rows
 from eventlog.client.connections.requests import Asking, Patience, Roads
-from eventlog.client.formats import CacheFormat
+from eventlog.client.formats import CacheFormat, checked_keys
 from eventlog.client.handle import CacheHandle
 from eventlog.client.options import ClientOptions
-from eventlog.client.values import CacheInfo, Entry, Shown, checked_id, consistency_number
-from eventlog.errors import CorruptData, EventLogError, InvalidArgument, NotPrimary
+from eventlog.client.values import CacheInfo, Entry, Shown, checked_bound, checked_id, consistency_number
+from eventlog.errors import CorruptData, EventLogError, NotPrimary
 from eventlog.routing.routes import Routes
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Consistency, GetMany, Keys, Message
@@ -162,7 +162,7 @@ class CacheByKey(CacheHandle):
         """
         info, form = await self._found()
         stored_key, number = form.key(key), consistency_number(consistency)
-        request = pb.Get(cache_id=info.id, key=stored_key, consistency=number, at_least=checked_id(at_least))
+        request = pb.Get(cache_id=info.id, key=stored_key, consistency=number, at_least=checked_id(at_least, "at_least"))
         segment = None if number == pb.ANY else self._core.routes.segment(stored_key, by_prefix=info.route_by_prefix)
         try:
             answer = (await self._core.requests.ask(Message(get=request), segment=segment)).message.get_answer
@@ -193,7 +193,7 @@ class CacheByKey(CacheHandle):
 
     def get_many(self, keys: Iterable[str | bytes], *, consistency: str = "primary") -> Rows[Entry | None]:
         """Return the entries of many keys, in their order, None where there is none: iterate them, or await them as a list."""
-        number, given = consistency_number(consistency), list(keys)
+        number, given = consistency_number(consistency), checked_keys(keys)
 
         async def rows() -> AsyncGenerator[Entry | None, None]:
             reader, form = await self._row_reader()
@@ -204,8 +204,8 @@ class CacheByKey(CacheHandle):
 
     def keys(self, prefix: str | bytes | None = None, *, limit: int | None = None) -> Rows[str | bytes]:
         """Return the keys that begin with `prefix`, at most `limit`: segment by segment, ascending in each."""
-        if limit is not None and limit <= 0:
-            raise InvalidArgument(why=f"limit is {limit}: give a number above 0, or None for no limit")
+        if limit is not None:
+            limit = min(checked_bound("limit", limit), LIMIT_NONE)
 
         async def rows() -> AsyncGenerator[str | bytes, None]:
             reader, form = await self._row_reader()

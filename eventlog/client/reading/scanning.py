@@ -16,7 +16,7 @@ from eventlog.client.reading.filtering import Parameters, Select
 from eventlog.client.reading.iterating import form_of
 from eventlog.client.reading.reads import CacheReads
 from eventlog.client.reading.wanted import ScanOptions
-from eventlog.client.values import Shown
+from eventlog.client.values import Shown, checked_bound
 from eventlog.errors import InvalidArgument
 from eventlog.events import Kind
 
@@ -153,6 +153,7 @@ class CacheScans(CacheReads, CacheEntries):
             BadValue: a value does not fit the type; with its key, the place in it and its id.
             EventsTrimmed, NotFinal: with `as_of`, as `entries`.
         """
+        choice = _choice(include, columns, value_schema)
         entries = self.entries(
             prefix,
             where=where,
@@ -172,7 +173,7 @@ class CacheScans(CacheReads, CacheEntries):
             own = (await self._found())[1]
             return form_of(own.selected() if select else own)
 
-        return Scan(entries.batches, form, _choice(include, columns, value_schema), limit=limit or 0)
+        return Scan(entries.batches, form, choice, limit=limit or 0)
 
     def scan_events(
         self,
@@ -197,9 +198,8 @@ class CacheScans(CacheReads, CacheEntries):
         """
         if alien := set(options) - set(ScanOptions.__annotations__):
             raise TypeError(f"scan_events takes no {', '.join(sorted(alien))}")
-        if limit is not None and limit <= 0:
-            raise InvalidArgument(why=f"limit is {limit}: give a number above 0")
-
+        if limit is not None:
+            limit = checked_bound("limit", limit)
         choice = _choice(include, columns, value_schema)
         answered = _answered(include, columns, value_schema, has_changes=bool(options.get("continuous")))
 

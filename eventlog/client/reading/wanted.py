@@ -15,7 +15,7 @@ import numpy as np
 from eventlog.client.reading.columns import left_out
 from eventlog.client.reading.filtering import Parameters, Select, filter_of
 from eventlog.client.reports import Stalled
-from eventlog.client.values import checked_id
+from eventlog.client.values import checked_flag, checked_id, checked_span, checked_text
 from eventlog.errors import BadMessage, InvalidArgument, Unavailable
 from eventlog.ids import id_before
 from eventlog.limits import ANSWER_BYTES_MAX
@@ -30,6 +30,7 @@ ReadFrom = Literal["owner", "any"]
 ON_TRIMMED: Final[tuple[OnTrimmed, ...]] = ("error", "earliest", "resync")
 _ON_STALLED: Final[tuple[OnStalled, ...]] = ("wait", "error")
 _READ_FROM: Final[tuple[ReadFrom, ...]] = ("owner", "any")
+_FLAGS: Final = ("follow", "state_first", "accept_diverged")
 SHOWN_MAX: Final = 60  # characters of what is no position, in what is said of it: a token has hundreds
 Start = int | Literal["latest"]
 Scope = tuple[str, int, int]  # cluster, cache id, segments
@@ -115,7 +116,7 @@ class Reading:
 
 def checked_bytes(max_bytes: int) -> int:
     """Return what an answer may hold at most, as a request can say it; 0: as the node likes. Raises InvalidArgument: below 0."""
-    if isinstance(max_bytes, bool) or not hasattr(max_bytes, "__index__") or index(max_bytes) < 0:
+    if isinstance(max_bytes, bool | type) or not hasattr(max_bytes, "__index__") or index(max_bytes) < 0:
         raise InvalidArgument(why=f"max_bytes is {max_bytes!r:.60}: give a number above 0, or 0 for the node's choice")
     return min(index(max_bytes), ANSWER_BYTES_MAX)
 
@@ -135,7 +136,7 @@ def start_of(*, from_id: int | str | None, from_time: int | datetime | None, pos
             return "latest", None
         position = None if from_id == "earliest" else from_id
     elif position is None and from_id is not None:
-        return checked_id(int(from_id) if isinstance(from_id, str) else from_id), None
+        return checked_id(int(from_id) if isinstance(from_id, str) else from_id, "from_id"), None
     return 0, None if position is None else read_token(position)
 
 
@@ -156,7 +157,7 @@ def checked_tail(tail: int) -> int:
     Raises:
         InvalidArgument: not a number above 0.
     """
-    if not hasattr(tail, "__index__") or not 0 < index(tail) <= ID_MAX:
+    if isinstance(tail, bool | type) or not hasattr(tail, "__index__") or not 0 < index(tail) <= ID_MAX:
         raise InvalidArgument(why=f"tail is {tail!r}: give a whole number above 0")
     return index(tail)
 
@@ -182,14 +183,20 @@ def segments_of(segments: Collection[int] | None, *, of: int) -> tuple[int, ...]
     if segments is None:
         return ()
     try:
-        found = tuple(sorted({index(segment) for segment in segments}))
+        found = tuple(sorted({_segment(segment) for segment in segments}))
     except TypeError:
-        raise InvalidArgument(why=f"segments are {segments!r}: give whole numbers, as in range(16) or [3, 5]") from None
+        raise InvalidArgument(why=f"segments are {segments!r:.60}: give whole numbers, as in range(16) or [3, 5]") from None
     if alien := [segment for segment in found if not 0 <= segment < of]:
         raise InvalidArgument(why=f"there is no segment {alien[0]}: give some of 0 to {of - 1}")
     if not found:
         raise InvalidArgument(why=f"no segments to read: give some of 0 to {of - 1}, or None for all")
     return found
+
+
+def _segment(number: int) -> int:
+    if isinstance(number, bool):
+        raise TypeError  # a number to Python, and a mask to numpy
+    return index(number)
 
 
 def time_ms(moment: "int | datetime") -> int:
@@ -198,8 +205,8 @@ def time_ms(moment: "int | datetime") -> int:
         if moment.tzinfo is None:
             raise InvalidArgument(why=f"{moment} has no time zone: use an aware datetime, or milliseconds since 1970")
         return int(moment.timestamp() * 1000)
-    if not hasattr(moment, "__index__"):
-        raise InvalidArgument(why=f"{moment!r} is no moment: use an aware datetime, or milliseconds since 1970")
+    if isinstance(moment, bool | type) or not hasattr(moment, "__index__"):
+        raise InvalidArgument(why=f"from_time {moment!r:.60} is no moment: use an aware datetime, or milliseconds since 1970")
     return index(moment)
 
 
@@ -323,9 +330,14 @@ class PollWanted:
         Raises:
             InvalidArgument: something that cannot be wanted, or not together.
         """
-        if self.poll_interval_ms is not None and self.poll_interval_ms <= 0:
-            raise InvalidArgument(why=f"poll_interval_ms is {self.poll_interval_ms}: give a number above 0")
+        if self.poll_interval_ms is not None:
+            checked_span("poll_interval_ms", self.poll_interval_ms)
         max_bytes = checked_bytes(max_bytes)
+        for name in _FLAGS:
+            if (given := getattr(self, name)) is not False and given is not True:
+                checked_flag(name, given)
+        if self.listener is not None:
+            checked_text("listener", self.listener)
         if self.listener == "":  # further down that is none, and everything would be read
             raise InvalidArgument(why="listener is empty: leave it out, or name one")
         if self.tail is not None:

@@ -22,11 +22,11 @@ def pair_columns(pairs: Iterable[tuple[Any, Any]] | Mapping[Any, Any], form: Cac
     Raises:
         InvalidArgument, BadValue, TooLarge: naming the first that does not fit the cache.
     """
-    given = list(pairs.items() if isinstance(pairs, Mapping) else pairs)
     try:
+        given = list(pairs.items() if isinstance(pairs, Mapping) else pairs)
         keys, values = map(list, zip(*given, strict=True)) if given else ([], [])
     except (TypeError, ValueError) as error:
-        raise InvalidArgument(why="put_many takes pairs of key and value") from error
+        raise InvalidArgument(why=f"pairs are {pairs!r:.60}: put_many takes pairs of key and value") from error
     stored_keys = form.keys(keys)
     if Remove not in set(map(type, values)):
         return stored_keys, form.values(keys, values), None

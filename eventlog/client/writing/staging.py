@@ -17,7 +17,7 @@ from eventlog.batch.build import build_write
 from eventlog.client.formats import CacheFormat
 from eventlog.client.handle import CacheHandle, Core
 from eventlog.client.reading.columns import arrow_module
-from eventlog.client.values import CacheInfo, Shown
+from eventlog.client.values import CacheInfo, Shown, checked_flag, checked_text, checked_whole
 from eventlog.client.writing.bulk import arrow_columns, header_column, lifespan_column, pair_columns, parts_of
 from eventlog.client.writing.changes import Changes
 from eventlog.client.writing.contents import columns_of_changes
@@ -39,8 +39,7 @@ class CacheStages(CacheHandle):
         Raises:
             InvalidArgument: `keep_ms` is not above 0, or more than a day.
         """
-        if not 0 < keep_ms <= STAGE_KEEP_MS_MAX:
-            raise InvalidArgument(why=f"keep_ms is {keep_ms}: give 1 to {STAGE_KEEP_MS_MAX}")
+        keep_ms = checked_whole("keep_ms", keep_ms, low=1, high=STAGE_KEEP_MS_MAX)
         return Stage(self._core, self._found, keep_ms=keep_ms)
 
     async def publish(self, transaction: str, batch: int, staged: Iterable[bytes], *, insert: bool = False, timeout_ms: int = 0) -> bool:
@@ -62,15 +61,16 @@ class CacheStages(CacheHandle):
             StageLost: something is gone since the batch was decided; some of it may be written.
             OutcomeUnknown, Unavailable: publish it again, to have it go on.
         """
-        if not 0 <= batch <= _BATCH_MAX:
-            raise InvalidArgument(why=f"batch is {batch}: give a number from 0 to {_BATCH_MAX}")
+        batch = checked_whole("batch", batch, high=_BATCH_MAX)
         info, _ = await self._found()
         try:
             parts = [pb.StagedAttempts.FromString(part) for part in staged]
         except (DecodeError, TypeError) as error:
             raise InvalidArgument(why=f"what is staged is what `staged()` of a stage has returned: {error}") from error
         body = pb.StagedAttempts(attempts=[attempt for part in parts for attempt in part.attempts]).SerializeToString()
-        request = Message(publish=pb.Publish(cache_id=info.id, transaction=transaction, batch=batch, insert=insert))
+        request = Message(publish=pb.Publish(cache_id=info.id, transaction=checked_text("transaction", transaction), batch=batch))
+        request.publish.insert = checked_flag("insert", insert)
+        timeout_ms = self._core.options.limit_ms(timeout_ms or None)
         reply = await self._core.requests.ask(request, body, timeout_ms=timeout_ms)
         return bool(reply.message.publish_answer.repeated)
 

@@ -37,15 +37,20 @@ class ClientCore:
 
     async def run(self) -> None:
         """Keep connected and current, until cancelled."""
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self.writer.keep_connected(), name="eventlog-client connection")
-            group.create_task(self.watchman.run(), name="eventlog-client watchman")
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self.writer.keep_connected(), name="eventlog-client connection")
+                group.create_task(self.watchman.run(), name="eventlog-client watchman")
+        finally:  # `asyncio.run` cancels it where nobody has closed the client: calls of a later loop would wait for ever
+            self.writer.close()
+            self.nodes.close()
 
     async def close(self, keeper: "asyncio.Task[None]") -> None:
         """End `run`, which is `keeper`, and the connections."""
         keeper.cancel()
         self.nodes.close()  # all of it before the first wait, which may be the last thing that this task is allowed
-        await asyncio.wait([keeper])
+        if not keeper.done():  # else its loop may be gone
+            await asyncio.wait([keeper])
         await self.nodes.wait_closed()
 
     @property

@@ -15,6 +15,7 @@ from eventlog.errors import (
     CacheExists,
     CacheNotFound,
     CacheRecreated,
+    ClientClosed,
     EventsTrimmed,
     InvalidArgument,
     PartlyWritten,
@@ -23,6 +24,7 @@ from eventlog.errors import (
     TooLarge,
     VersionMismatch,
 )
+from tests.loops import WITHIN_S
 from tests.process.client_ends import run
 from tests.process.nodes import NodeProcess
 from tests.process.one_node import SEGMENTS, using
@@ -367,3 +369,21 @@ def test_a_node_killed_while_it_is_written_to_loses_and_doubles_nothing(tmp_path
 
     with NodeProcess(tmp_path, "--segments", "8") as node:
         run(main(node))
+
+
+def test_a_client_whose_loop_has_ended_is_closed_to_a_later_one(node: NodeProcess) -> None:
+    client = connect(node.address)
+
+    async def first() -> eventlog.Cache:
+        await client.open()
+        cache = await client.create_cache("loops")
+        await cache.put("k", 1)
+        return cache
+
+    async def later(cache: eventlog.Cache) -> None:
+        for call in (cache.put("k", 2), cache.put_many([("k", 2)]), cache.get("k"), cache.poll(0), anext(cache.events()), client.status()):
+            with pytest.raises(ClientClosed):
+                await asyncio.wait_for(call, WITHIN_S)
+        await asyncio.wait_for(client.close(), WITHIN_S)
+
+    asyncio.run(later(asyncio.run(first())))

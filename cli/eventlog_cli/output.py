@@ -52,11 +52,13 @@ def note(text: str) -> None:
 
 
 def print_aside(line: str) -> None:
-    """Print a line on stderr. Where nobody reads that any more the command goes on: its exit code says how it ended."""
+    """Print a line on stderr. Where nobody reads that, or its disk is full, the command goes on: its exit code says how it ended."""
     try:
         click.echo(line, err=True)
     except BrokenPipeError:
         drop(sys.stderr)
+    except OSError:  # what a node says later may find room again
+        return
 
 
 def drop(stream: TextIO) -> None:

@@ -85,6 +85,20 @@ def test_one_address_for_clients_and_http_is_refused_before_anything_is_made(tmp
     assert not (tmp_path / "data").exists()
 
 
+def test_a_log_on_a_full_disk_keeps_no_node_from_its_work(tmp_path: Path) -> None:
+    log_to_full_disk = ("sh", "-c", 'exec "$@" 2> /dev/full', "sh")
+    with NodeProcess(tmp_path, "--segments", "4", wrapper=log_to_full_disk) as node:
+        node.command("cache", "create", "c")
+        node.command("put", "c", "k", "1")
+        assert node.command("get", "c", "k").stdout == b"1"
+        assert node.stop() == 0
+
+
+def test_an_error_that_cannot_be_written_keeps_its_exit_code() -> None:
+    with Path("/dev/full").open("w") as full:
+        assert subprocess.run([*PROGRAM, "nonsense"], stderr=full, timeout=60, check=False).returncode == 2
+
+
 def test_a_second_node_on_the_same_directory_is_refused(tmp_path: Path) -> None:
     with running_node(tmp_path) as shell:
         shell.ok("cache", "create", "c")

@@ -24,9 +24,10 @@ _SIMPLE: Final = {
 
 
 class AvroColumns:
-    """Columns of one schema, with those logical types that mean something."""
+    """Columns of one schema, with those logical types that mean something. `has_json`: some are text with JSON."""
 
     def __init__(self, schema: Any) -> None:
+        self.has_json = False
         self._named: dict[str, tuple[pa.DataType, Convert | None]] = {}
         self.type, self._convert = self._of(schema)
 
@@ -39,7 +40,9 @@ class AvroColumns:
         if isinstance(schema, list):
             return self._union(schema)
         if isinstance(schema, str):
-            return self._named[schema] if schema in self._named else (_SIMPLE.get(schema, pa.string()), None)
+            found = self._named.get(schema, (_SIMPLE.get(schema, pa.string()), None))
+            self.has_json |= found[1] is _json
+            return found
         if not isinstance(schema["type"], str):
             return self._of(schema["type"])
         if "name" in schema:
@@ -67,6 +70,7 @@ class AvroColumns:
         others = [self._of(schema) for schema in schemas if schema != "null"]  # all of them: names may be used later on
         if len(others) == 1:
             return others[0]
+        self.has_json |= bool(others)
         return (pa.string(), _json) if others else (pa.null(), None)
 
     def _record(self, schema: Any) -> tuple[pa.DataType, Convert | None]:

@@ -1,8 +1,11 @@
 """Rows of files as tasks read them: every row once, in its order, however a file is cut; and a bad file is named."""
 
+import codecs
 import gzip
 import json
 from collections.abc import Sequence
+from datetime import date
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +94,42 @@ def test_avro_is_read_with_its_types(tmp_path: Path, codec: str) -> None:
         fastavro.writer(file, schema, rows, codec=codec)
     found = values_of(file_at(tmp_path / "a.avro"))
     assert [row | {"tags": dict(row["tags"])} for row in found] == rows, "a map is pairs in Arrow"
+
+
+@pytest.mark.parametrize("text", ['{"id": "a"}\r\n{"id": "b"}\r\n', '{"id": "a"}', "\n", ""])
+@pytest.mark.parametrize("nbytes", [1, 5, 1 << 62])
+def test_a_mark_before_lines_is_none_of_the_first(tmp_path: Path, text: str, nbytes: int) -> None:
+    for name, packed in (("a.jsonl", bytes), ("a.jsonl.gz", gzip.compress)):
+        for mark in (b"", codecs.BOM_UTF8):
+            (tmp_path / name).write_bytes(packed(mark + text.encode()))
+            assert values_of(file_at(tmp_path / name), nbytes=nbytes) == [json.loads(line) for line in text.splitlines() if line]
+
+
+def test_what_arrow_has_no_type_for_is_in_avro_rows_as_it_is(tmp_path: Path) -> None:
+    node = {"type": "record", "name": "Node", "fields": [{"name": "n", "type": "int"}, {"name": "next", "type": ["null", "Node"]}]}
+    fields = [
+        {"name": "id", "type": "string"},
+        {"name": "op", "type": "string"},
+        {"name": "any", "type": ["null", "long", "string", "double"]},
+        {"name": "list", "type": {"type": "array", "items": ["int", "string"]}},
+        {"name": "node", "type": node},
+        {"name": "price", "type": {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}},
+        {"name": "on", "type": {"type": "int", "logicalType": "date"}},
+    ]
+    same = {"list": [1, "1"], "node": {"n": 1, "next": {"n": 2, "next": None}}, "price": Decimal("1.50"), "on": date(2026, 11, 29)}
+    rows = [{"id": f"k{n}", "op": "D" if n else "U", "any": value} | same for n, value in enumerate(("x", "5", 5, 2.5, None))]
+    (tmp_path / "shop=north").mkdir()
+    with (tmp_path / "shop=north" / "a.avro").open("wb") as file:
+        fastavro.writer(file, {"type": "record", "name": "Row", "fields": fields}, rows)
+    shape = LoadShape(key="id", operation="op", removals=("D",))
+    wanted = [
+        {name: value for name, value in row.items() if name != "op"} | {"price": "1.50", "on": "2026-11-29", "shop": "north"}
+        for row in rows
+    ]
+    source = load_files([tmp_path])[0]
+    assert values_of(source, shape=shape) == wanted
+    (found,) = writes_of(pieces_of(source)[0], shape)
+    assert (found["key"].to_pylist(), found["removes"].to_pylist()) == ([row["id"] for row in rows], [False, True, True, True, True])
 
 
 def test_columns_of_folders_and_of_tables(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from eventlog.client.avro_files import AvroFile
 from eventlog.errors import InvalidArgument
 from eventlog.integrations.spark.loading import LoadFile, LoadShape, stored_at
 from eventlog.limits import MIB, VALUE_BYTES_CAP
+from eventlog.predicate.avro import avro_json
 from eventlog.schema.avro import AvroSchema
 
 PIECE_BYTES: Final = 64 * MIB
@@ -75,6 +76,9 @@ def writes_of(piece: FilePiece, shape: LoadShape) -> Iterator[pa.RecordBatch]:
     """
     file = piece.source
     with _reading():
+        if file.form == "avro":
+            yield from _avro_writes(piece, shape)
+            return
         for batch in _READERS[file.form](piece):
             if file.form == "json":
                 yield shape.of_lines(batch.column(0).to_pylist())
@@ -116,7 +120,7 @@ def _json(piece: FilePiece) -> Iterator[pa.RecordBatch]:
     file = piece.source
     if file.is_packed:
         with _stream(file) as stream:
-            yield from _lines(stream, WHOLE_FILE)
+            yield from _without_mark(_lines(stream, WHOLE_FILE))
         return
     files, path = _place(file)
     with files.open_input_file(path) as opened:
@@ -125,7 +129,17 @@ def _json(piece: FilePiece) -> Iterator[pa.RecordBatch]:
             opened.seek(at - 1)
             at += _skip_line(opened) - 1
         opened.seek(at)
-        yield from _lines(opened, piece.high - at)
+        lines = _lines(opened, piece.high - at)
+        yield from lines if at else _without_mark(lines)
+
+
+def _without_mark(lines: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield the lines of a file without the mark that some programs put before text."""
+    for batch in islice(lines, 1):
+        column = batch.column(0)
+        first = column[0].as_py().removeprefix("\ufeff")
+        yield pa.record_batch({_LINE: pa.concat_arrays([pa.array([first]), column.slice(1)])})
+    yield from lines
 
 
 def _skip_line(opened: Any) -> int:
@@ -167,7 +181,20 @@ def _beginning_in(lines: list[bytes], left: int) -> list[bytes]:
     return lines
 
 
-def _avro(piece: FilePiece) -> Iterator[pa.RecordBatch]:
+def _avro_writes(piece: FilePiece, shape: LoadShape) -> Iterator[pa.RecordBatch]:
+    """Yield what becomes of records. Those with fields that Arrow has no type for are values as the JSON that stands for them."""
+    file = piece.source
+    same = {name: value.as_py() if isinstance(value, pa.Scalar) else value for name, value in file.beside}
+    for batch, records in _avro(piece):
+        texts = None
+        if records is not None:
+            rows = ({name: value for name, value in record.items() if name != shape.operation and name not in same} for record in records)
+            texts = pa.array([avro_json(row | same) for row in rows], pa.binary()).cast(pa.string())
+        yield shape.of_columns(_beside(batch, file) if file.beside else batch, texts=texts)
+
+
+def _avro(piece: FilePiece) -> Iterator[tuple[pa.RecordBatch, list[Any] | None]]:
+    """Yield records by columns, and beside them as they are where columns do not say all of them."""
     with _stream(piece.source) as opened:
         try:
             records = AvroFile(opened.read)
@@ -176,14 +203,14 @@ def _avro(piece: FilePiece) -> Iterator[pa.RecordBatch]:
                 raise InvalidArgument(why="its values are no records")
             rows = iter(records)
             while some := list(islice(rows, _ROWS)):
-                yield pa.RecordBatch.from_struct_array(columns.array(some))
+                yield pa.RecordBatch.from_struct_array(columns.array(some)), some if columns.has_json else None
         except (InvalidArgument, GeneratorExit):
             raise
         except Exception as error:  # foreign bytes make fastavro raise any of a dozen types; all mean the same
             raise InvalidArgument(why=f"it is cut short or damaged: {type(error).__name__} {error}") from error
 
 
-_READERS: Final = {"parquet": _parquet, "csv": _csv, "json": _json, "avro": _avro}
+_READERS: Final = {"parquet": _parquet, "csv": _csv, "json": _json}
 
 
 def _place(file: LoadFile) -> tuple[FileSystem, str]:

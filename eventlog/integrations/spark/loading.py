@@ -150,13 +150,17 @@ class LoadShape:
     operation: str = ""
     removals: tuple[str, ...] = ()
 
-    def of_columns(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return what becomes of rows with a column for each field. Raises InvalidArgument where there is no such column."""
+    def of_columns(self, batch: pa.RecordBatch, *, texts: Any = None) -> pa.RecordBatch:
+        """Return what becomes of rows with a column for each field, whose values are `texts` where columns do not say all of them.
+
+        Raises:
+            InvalidArgument: there is no such column.
+        """
         missing = [name for name in (self.key, self.operation) if name and name not in batch.schema.names]
         if missing:
             raise InvalidArgument(why=f"there is no column {missing[0]!r} among {', '.join(batch.schema.names)}")
         names = [name for name in batch.schema.names if name != self.operation]
-        values = pa.StructArray.from_arrays([batch.column(name) for name in names], names=names)
+        values = pa.StructArray.from_arrays([batch.column(name) for name in names], names=names) if texts is None else texts
         keys = batch.column(self.key)
         keys = keys if pa.types.is_binary(keys.type) else pc.cast(keys, pa.string())
         if self.operation:

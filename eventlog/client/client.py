@@ -23,7 +23,17 @@ from eventlog.client.reports import (
     segment_info,
     status,
 )
-from eventlog.client.values import CacheInfo, ClientUsage, Format, KeyFormat, Shown, cache_info, cache_options, checked_id
+from eventlog.client.values import (
+    CacheInfo,
+    ClientUsage,
+    Format,
+    KeyFormat,
+    Shown,
+    cache_info,
+    cache_options,
+    checked_id,
+    checked_text,
+)
 from eventlog.errors import InvalidArgument, TimedOut
 from eventlog.routing.addresses import parse_addresses
 from eventlog.wire import eventlog_pb2 as pb
@@ -202,13 +212,13 @@ class Client(Shown):
                 "wait_proceeds": wait_proceeds,
             }
         )
-        request = pb.CreateCache(name=name, options=options, use_existing=if_exists == "use")
+        request = pb.CreateCache(name=checked_text("name", name), options=options, use_existing=if_exists == "use")
         reply = await self._opened.requests.ask(Message(create_cache=request), repeatable=if_exists == "use")
         return Cache(self._opened, name, cache_info(reply.message.cache_answer.cache))
 
     async def describe_cache(self, name: str) -> CacheInfo:
         """Return a cache's options as they are now."""
-        reply = await self._opened.requests.ask(Message(describe_cache=pb.DescribeCache(name=name)))
+        reply = await self._opened.requests.ask(Message(describe_cache=pb.DescribeCache(name=checked_text("name", name))))
         return cache_info(reply.message.cache_answer.cache)
 
     async def alter_cache(self, name: str, **options: object) -> CacheInfo:
@@ -226,12 +236,12 @@ class Client(Shown):
         wanted = cache_options(options)
         for listener in filter(None, wanted.wait_listeners.split(",")):
             check_awaited(await self.listeners.describe(listener), cache=name)
-        reply = await self._opened.requests.ask(Message(alter_cache=pb.AlterCache(name=name, options=wanted)))
+        reply = await self._opened.requests.ask(Message(alter_cache=pb.AlterCache(name=checked_text("name", name), options=wanted)))
         return cache_info(reply.message.cache_answer.cache)
 
     async def drop_cache(self, name: str) -> None:
         """Remove a cache with all its events and entries."""
-        await self._opened.requests.ask(Message(drop_cache=pb.DropCache(name=name)), repeatable=False)
+        await self._opened.requests.ask(Message(drop_cache=pb.DropCache(name=checked_text("name", name))), repeatable=False)
 
     async def list_caches(self, *, internal: bool = False) -> list[CacheInfo]:
         """Return all caches, with `internal` the cluster's own as well."""

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from eventlog.client.connections.requests import Requests
-from eventlog.client.values import Shown, checked_whole
+from eventlog.client.values import Shown, checked_text, checked_whole
 from eventlog.limits import KEY_OVERLAP_MS_DEFAULT
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message
@@ -105,7 +105,7 @@ class ClusterAdmin(Shown):
 
     async def drain(self, node: str, *, cancel: bool = False) -> bool:
         """Begin to empty a node, or stop that; return whether anything changed."""
-        return await self._change(pb.ChangeCluster(drain=pb.DrainNode(node=node, cancel=cancel)))
+        return await self._change(pb.ChangeCluster(drain=pb.DrainNode(node=checked_text("node", node), cancel=cancel)))
 
     async def remove(self, node: str) -> bool:
         """Remove a node that is down or holds nothing, for ever.
@@ -113,11 +113,11 @@ class ClusterAdmin(Shown):
         Raises:
             OperationRefused: it alone holds what was committed in some segments, or is up and holds segments.
         """
-        return await self._change(pb.ChangeCluster(remove=node))
+        return await self._change(pb.ChangeCluster(remove=checked_text("node", node)))
 
     async def replace(self, old: str, new: str) -> bool:
         """Begin to move everything of one node to another."""
-        return await self._change(pb.ChangeCluster(replace=pb.ReplaceNode(old=old, new=new)))
+        return await self._change(pb.ChangeCluster(replace=pb.ReplaceNode(old=checked_text("old", old), new=checked_text("new", new))))
 
     async def set_replicas(self, replicas: int) -> bool:
         """Set how many copies each segment shall have."""
@@ -196,7 +196,9 @@ class ClusterAdmin(Shown):
             OperationRefused: a segment does not need it, nobody can be forced, or the loss was not accepted.
         """
         named = [checked_whole("segment", segment) for segment in segments or ()]
-        request = pb.ForcePrimary(segments=named, all_lost=segments is None, node=node, dry_run=dry_run, accept_data_loss=accept_data_loss)
+        request = pb.ForcePrimary(
+            segments=named, all_lost=segments is None, node=checked_text("node", node), dry_run=dry_run, accept_data_loss=accept_data_loss
+        )
         reply = await self._requests.ask(Message(force_primary=request), repeatable=dry_run, wait_ms=FORCE_WAIT_MS)
         names = ForcedInfo.__dataclass_fields__
         return [ForcedInfo(**{name: getattr(found, name) for name in names}) for found in reply.message.force_primary_answer.replicas]

@@ -10,8 +10,9 @@ import msgspec
 
 from eventlog.client.connections.requests import Requests
 from eventlog.client.reading.wanted import start_of
-from eventlog.client.values import Shown
+from eventlog.client.values import Shown, checked_whole
 from eventlog.errors import InvalidArgument
+from eventlog.groups.record import checked_name
 from eventlog.ids import ID_MAX
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message
@@ -99,7 +100,7 @@ class GroupAdmin(Shown):
         Raises:
             GroupNotFound: there is none of this name.
         """
-        reply = await self._requests.ask(Message(describe_group=pb.DescribeGroup(group=group, lag=lag)))
+        reply = await self._requests.ask(Message(describe_group=pb.DescribeGroup(group=checked_name(group), lag=lag)))
         return [
             GroupDescription(
                 **{
@@ -138,7 +139,8 @@ class GroupAdmin(Shown):
             raise InvalidArgument(why="give one of to_id, to_time and shift_by")
         if segments is not None and not segments:
             raise InvalidArgument(why="no segments to reset: give some, or None for all")
-        request = pb.ResetGroup(group=group, cache_id=cache_id, dry_run=dry_run, segments=sorted(segments or ()))
+        chosen = sorted(checked_whole("segment", segment) for segment in segments or ())
+        request = pb.ResetGroup(group=checked_name(group), cache_id=cache_id, dry_run=dry_run, segments=chosen)
         if to_id == "earliest":
             request.earliest = True
         elif to_id == "latest":
@@ -152,7 +154,7 @@ class GroupAdmin(Shown):
 
     async def delete(self, group: str, *, cache_id: int = 0) -> None:
         """Remove a group without members, with its positions. Raises GroupNotEmpty."""
-        await self._requests.ask(Message(delete_group=pb.DeleteGroup(group=group, cache_id=cache_id)), repeatable=False)
+        await self._requests.ask(Message(delete_group=pb.DeleteGroup(group=checked_name(group), cache_id=cache_id)), repeatable=False)
 
     async def list(self) -> list[GroupInfo]:
         """Return every group over each of its caches."""

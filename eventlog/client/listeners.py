@@ -118,7 +118,7 @@ class ListenerAdmin(Shown):
         """
         if not listener:
             raise InvalidArgument(why="name a listener")
-        reply = await self._requests.ask(Message(list_listeners=pb.ListListeners(id=listener)))
+        reply = await self._requests.ask(Message(list_listeners=pb.ListListeners(id=checked_text("listener", listener))))
         return listener_info(reply.message.list_listeners_answer.listeners[0])
 
     async def alter(
@@ -145,7 +145,7 @@ class ListenerAdmin(Shown):
             BadPredicate, BadFilterParameters, FilterNotFound: as for `register`.
         """
         _check_bounds(hold=hold, hold_ms=hold_ms, expire_ms=expire_ms)
-        request = pb.AlterListener(id=listener, from_id=checked_id(from_id, "from_id"))
+        request = pb.AlterListener(id=checked_text("listener", listener), from_id=checked_id(from_id, "from_id"))
         chosen = filter_of(where=where, parameters=parameters, select=select, filter=filter, params=params, continuous=continuous)
         if chosen is not None:
             request.filter.CopyFrom(chosen)
@@ -168,7 +168,7 @@ class ListenerAdmin(Shown):
             InvalidArgument: it is ephemeral, or `upto` is beyond the log's end.
             PositionMismatch: the position is another cluster's or cache's.
         """
-        request = pb.AcknowledgeListener(id=listener)
+        request = pb.AcknowledgeListener(id=checked_text("listener", listener))
         if isinstance(upto, str):
             request.position = token.encode(read_token(upto))
         else:
@@ -183,7 +183,7 @@ class ListenerAdmin(Shown):
             ListenerNotFound: there is none.
             OperationRefused: writes of its cache wait for it (`alter_cache`, `wait_listeners`).
         """
-        await self._requests.ask(Message(remove_listener=pb.RemoveListener(id=listener)), repeatable=False)
+        await self._requests.ask(Message(remove_listener=pb.RemoveListener(id=checked_text("listener", listener))), repeatable=False)
 
 
 def _check_bounds(**numbers: int | None) -> None:

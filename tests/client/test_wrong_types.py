@@ -1,5 +1,6 @@
-"""What a listener is asked for, before any node hears of it."""
+"""What is given of a wrong type is refused by its name, before any node hears of it."""
 
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -29,6 +30,34 @@ def test_the_id_of_a_listener_is_text() -> None:
             cache = await client.create_cache("c")
             with pytest.raises(InvalidArgument, match="id is 7: give text"):
                 await cache.register(id=7)  # type: ignore[arg-type]
+
+    run(main())
+
+
+def test_names_are_text() -> None:
+    async def main() -> None:
+        async with client_of(FakeNode()) as client:
+            calls: list[Callable[[Any], Awaitable[Any]]] = [
+                client.create_cache,
+                client.alter_cache,
+                client.drop_cache,
+                client.listeners.describe,
+                lambda given: client.listeners.alter(given, hold=1),
+                lambda given: client.listeners.acknowledge(given, 1),
+                client.listeners.remove,
+                client.groups.describe,
+                lambda given: client.groups.reset(given, to_id="latest"),
+                client.groups.delete,
+                client.admin.drain,
+                client.admin.remove,
+                lambda given: client.admin.replace(given, "n1"),
+                lambda given: client.admin.replace("n1", given),
+                lambda given: client.admin.force_primary([0], node=given),
+            ]
+            for call in calls:
+                for given in (7, 1.5, True, b"n1", ["n1"]):
+                    with pytest.raises(InvalidArgument, match=r"give text|is no name for a group"):
+                        await call(given)
 
     run(main())
 

@@ -32,6 +32,10 @@ class TransactionWriter(Protocol):
         """Whether another producer is to go on."""
         ...
 
+    def partitions(self, topic: str) -> int:
+        """Return how many partitions a topic has, as far as the writer was told by now; 0 for what it knows nothing of."""
+        ...
+
     async def write(self, batches: Mapping[str, Sequence[RecordBatch]], *, progress_topic: str, progress: Mapping[bytes, bytes]) -> None:
         """Write batches into their topics, and progress: all or nothing for whoever reads committed records.
 

@@ -259,6 +259,10 @@ class FakeWriter:
         """Whether another producer is to go on."""
         return self._records_left <= 0
 
+    def partitions(self, topic: str) -> int:
+        """Return how many partitions a topic has."""
+        return len(self._brokers.topics[topic].partitions) if topic in self._brokers.topics else 0
+
     async def write(self, batches: Mapping[str, Sequence[RecordBatch]], *, progress_topic: str, progress: Mapping[bytes, bytes]) -> None:
         """Write batches and progress, all or nothing. Raises Trouble: it was not, or nobody knows."""
         assert not self.is_worn, "a producer that is worn is given up"

@@ -100,6 +100,7 @@ class KafkaContract(ABC):
                 for last in (3, 6):
                     some = {topic: [*batches([last - 2, last - 1]), *batches([last], partition=1)]}
                     await writer.write(some, progress_topic=f"{topic}.progress", progress={b"a": b"%d" % last, b"%d" % last: b""})
+                assert [writer.partitions(one) for one in (topic, f"{topic}.progress", f"{topic}-not")] == [PARTITIONS, 1, 0]
                 await writer.write({}, progress_topic=f"{topic}.progress", progress={b"b": b"alone"})
             found = await self.ids(kafka, topic)
             assert ([id_ for id_ in found if id_ % 3], [id_ for id_ in found if not id_ % 3]) == ([1, 2, 4, 5], [3, 6])

@@ -42,7 +42,7 @@ class TestAioKafka(KafkaContract):
 def test_brokers_without_a_topic_of_transactions_are_told_from_those_that_have_one(tmp_path: Path) -> None:
     async def work(addresses: str) -> None:
         await until_ready(addresses)
-        kafka = AioKafka(addresses, Outbound(node="n", kafka={}, allow=()))
+        kafka = AioKafka(addresses, Outbound(node="n", kafka={}, allow=()), SharedReads())
         await kafka.create("t", partitions=1, settings={})
         with pytest.raises(Trouble, match="the brokers have no topic __transaction_state") as found:
             await kafka.check_writable(["t"])

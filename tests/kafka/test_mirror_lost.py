@@ -1,6 +1,8 @@
 """What somebody does to a mirror's topics behind its back: each has a state and a sentence, and nothing is repeated or left out unsaid."""
 
 import asyncio
+import time
+from pathlib import Path
 
 import pytest
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic, RecordsToDelete
@@ -14,6 +16,7 @@ from tests.kafka.gates import Gate
 from tests.kafka.mirrors import WAIT_MS, check, folded, read, wait
 from tests.process.nodes import NodeProcess
 
+UNTIL_S = 60
 pytestmark = [pytest.mark.process, pytest.mark.timeout(300)]
 
 
@@ -87,6 +90,28 @@ def test_a_topic_that_has_other_partitions_now(client: blocking.Client, broker: 
     cache.put("k", 1)
     client.mirrors.resume(name)
     assert f"topic {topic} has 4 partitions, and not the 2 that it had" in halted(client, name).why
+
+
+def test_a_topic_that_gets_other_partitions_while_its_mirror_runs(broker: str, name: str, tmp_path: Path) -> None:
+    config = tmp_path / "node.toml"
+    config.write_text(f'[kafka.main]\nbootstrap = "{broker}"\nsettings = {{ metadata_max_age_ms = 300 }}\n')  # five minutes, else
+    with NodeProcess(tmp_path / "node", "--config", str(config), "--segments", "4") as node, blocking.connect(node.address) as client:
+        cache = client.create_cache(name)
+        topic = client.mirrors.add(name, kafka="main", partitions=2).mirror.topic
+        cache.put("k", 1)
+        wait(client, name)
+        do(broker, widened(topic, 4))
+        until_any(client, name, cache, "halted")
+        assert f"topic {topic} has 4 partitions, and not the 2 that it had" in halted(client, name).why
+
+
+def until_any(client: blocking.Client, name: str, cache: blocking.Cache, state: str) -> None:
+    """Write until a shard is in a state: what brokers say of a topic is heard of now and then, and looked at with a transaction."""
+    deadline = time.monotonic() + UNTIL_S
+    while all(one.state != state for one in client.mirrors.status(name).shards):
+        assert time.monotonic() < deadline
+        cache.put("k", 1)
+        time.sleep(0.1)
 
 
 def test_records_that_were_deleted_are_missed_when_topic_and_log_are_compared(client: blocking.Client, broker: str, name: str) -> None:

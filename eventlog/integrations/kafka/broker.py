@@ -347,6 +347,10 @@ class AioWriter:
         """Whether another producer is to go on: the sequences of this one come to their end."""
         return self.records >= RECORDS_MAX
 
+    def partitions(self, topic: str) -> int:
+        """Return how many partitions a topic has, as brokers said when the client asked them last (`metadata_max_age_ms`)."""
+        return len(self._producer.client.cluster.partitions_for_topic(topic) or ())
+
     async def write(self, batches: Mapping[str, Sequence[RecordBatch]], *, progress_topic: str, progress: Mapping[bytes, bytes]) -> None:
         """Write batches into their topics, and progress: all or nothing for whoever reads committed records.
 

@@ -90,6 +90,9 @@ class MirrorRun:
 
     def _pass(self, seconds: float) -> None:
         self._scheduler.run(self._scheduler.now_us + round(seconds * 1e6))
+        for owner in (*self._owners, *self._former):
+            if owner.report.why.startswith("a fault of the node's"):
+                self.errors.append(AssertionError(f"shard {owner.number}: {owner.report.why}"))
 
     # ------------------------------------------------------------ steps
 

@@ -8,12 +8,12 @@ import numpy as np
 from eventlog.events import Change, Kind
 from tests.sim.cores.mutants import Mutant, instead
 
-_SHARD: Final = "eventlog.integrations.kafka.shard"
+_COPYING: Final = "eventlog.integrations.kafka.copying"
 
 
 def _commit_progress_apart(_original: Any) -> Any:
     async def commit(self: Any, made: Any, records: Any) -> None:
-        mirror = self._shard.mirror
+        mirror = self._of.mirror
         await self._writer.write({mirror.topic: made.batches}, progress_topic=mirror.progress_topic, progress={})
         await self._writer.write({}, progress_topic=mirror.progress_topic, progress=records)
 
@@ -37,8 +37,8 @@ class _Early:
 def _read_progress_first(original: Any) -> Any:
     async def copy(self: Any) -> Any:
         opened = self._open_kafka
-        kafka = opened(self.mirror.kafka)
-        early = _Early(kafka, await kafka.records(self.mirror.progress_topic))
+        kafka = opened(self._mirror.kafka)
+        early = _Early(kafka, await kafka.records(self._mirror.progress_topic))
         self._open_kafka = lambda _name: early
         try:
             return await original(self)
@@ -279,16 +279,16 @@ CONSUMER_MUTANTS: Final = (
     ),
     Mutant(
         name="progress of a mirror in a transaction of its own",
-        target=f"{_SHARD}:_Copying._commit",
+        target=f"{_COPYING}:Copying._commit",
         make=_commit_progress_apart,
         seed=0,
         world="mirror",
     ),
     Mutant(
         name="progress read before the producer is opened",
-        target=f"{_SHARD}:Shard._copy",
+        target="eventlog.integrations.kafka.shard:Shard._copy",
         make=_read_progress_first,
-        seed=19,
+        seed=0,
         world="mirror",
     ),
     Mutant(
@@ -300,9 +300,9 @@ CONSUMER_MUTANTS: Final = (
     ),
     Mutant(
         name="hold of a mirror moved before the commit",
-        target=f"{_SHARD}:_Copying._commit",
+        target=f"{_COPYING}:Copying._commit",
         make=_let_go_before_the_commit,
-        also=((f"{_SHARD}:_Copying._records", _remember_where_it_goes),),
+        also=((f"{_COPYING}:Copying._records", _remember_where_it_goes),),
         seed=0,
         world="mirror",
     ),

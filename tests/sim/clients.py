@@ -16,7 +16,9 @@ from eventlog.errors import EventLogError, EventsTrimmed
 
 KEYS = 3  # of each writer
 THINK_S = 0.4
+AUDIT_S = 0.6
 READS = 0.4
+ONCE = 0.25
 STEADY = tuple(f"s{number}" for number in range(12))  # entries that nobody changes
 NEAR_STALENESS_MS = 1_500
 RETAINED = 10
@@ -91,17 +93,22 @@ class Participant(Protocol):
 
 
 class Writer:
-    """Puts and removes, and looks whether it reads what it wrote: nobody else writes to its keys."""
+    """Puts and removes, and looks whether it reads what it wrote: nobody else writes to its keys.
 
-    def __init__(self, program: Program, number: int) -> None:
+    `is_wide`: some keys are written once, so that what was lost of them is not made good by what is written later.
+    """
+
+    def __init__(self, program: Program, number: int, *, is_wide: bool = False) -> None:
         self._program = program
         self._number = number
+        self._is_wide = is_wide
 
     async def run(self) -> None:
         program, chance, count = self._program, self._program.chance, 0
         while not program.is_over:
             count += 1
-            key = f"k{self._number}-{chance.randrange(KEYS)}"
+            is_once = self._is_wide and chance.random() < ONCE
+            key = f"once{self._number}-{count}" if is_once else f"k{self._number}-{chance.randrange(KEYS)}"
             one = Written(key=key, value=None if chance.random() < 0.15 else f"{self._number}.{count}".encode())
             program.written.append(one)
             work = program.cache.remove(key) if one.value is None else program.cache.put(key, one.value)
@@ -160,6 +167,20 @@ def judge_writes(written: list[Written], log: Log) -> Iterator[str]:
             yield f"{one.value!r} was refused and is in the log"
 
 
+def judge_kinds(log: Log) -> Iterator[str]:
+    """Yield each event that says something else of the entry before it than the log does: its kind, and the value that it had."""
+    state: dict[str, bytes] = {}
+    for event in log.events:
+        before = state.get(event.key)
+        kinds = ("CREATED",) if before is None else ("MODIFIED", *_GONE)
+        if event.kind not in kinds or event.before_bytes != before:
+            yield f"event {event.id} of {event.key} is {event.kind} of {event.before_bytes!r}, and there was {before!r}"
+        if event.kind in _GONE:
+            state.pop(event.key, None)
+        else:
+            state[event.key] = event.value_bytes
+
+
 class Counting:
     """Adds one to an entry under the condition that nobody else has. Of several that do, no addition is lost."""
 
@@ -212,17 +233,40 @@ class Follower:
 
 
 class GroupMembers:
-    """Members of one group, each again and again: what any of them was given counts, committed or not."""
+    """Members of one group, each again and again: what any of them was given counts, committed or not.
 
-    def __init__(self, program: Program, *, members: int) -> None:
+    `is_audited`: it is asked again and again how far the group is: at least as far as a commit said that was acknowledged before.
+    """
+
+    def __init__(self, program: Program, *, members: int, is_audited: bool = False) -> None:
         self._program = program
         self._members = members
+        self._is_audited = is_audited
+        self._committed: dict[int, int] = {}  # by segment, as acknowledged
         self.consumed: Counter[int] = Counter()
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as members:
             for _ in range(self._members):
                 members.create_task(self._member())
+            if self._is_audited:
+                members.create_task(self._audit())
+
+    async def _audit(self) -> None:
+        program = self._program
+        while True:
+            await asyncio.sleep(program.chance.random() * AUDIT_S)
+            before = dict(self._committed)
+            try:
+                [found] = await program.client.groups.describe("g", lag=False)
+            except EventLogError as error:
+                await program.after("audit", error)
+                continue
+            kept = {segment.segment: segment.id for segment in found.segments}
+            for segment, id_ in before.items():
+                if kept[segment] < id_:
+                    program.violations.append(f"a group had committed {id_} of segment {segment}, and is at {kept[segment]}")
+            program.reached["groups audited"] += 1
 
     async def _member(self) -> None:
         while True:
@@ -231,6 +275,7 @@ class GroupMembers:
                     async for event in consumer:
                         self.consumed[event.id] += 1
                         await consumer.commit(event)
+                        self._committed[event.segment] = max(self._committed.get(event.segment, 0), event.id)
             except EventLogError as error:
                 await self._program.after("member", error)
 
@@ -499,6 +544,8 @@ class Retaining:
         self._cache = cache
         self._holder = ListenerReader(program, cache, self.LISTENER, away_s=8)  # long enough for more than is kept without it
         self._acknowledged: list[int] = []
+        self._counts: dict[str, int] = {}
+        self._left: dict[str, int] = {}
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as tasks:
@@ -511,10 +558,13 @@ class Retaining:
         program, count = self._program, 0
         while not program.is_over:
             count += 1
+            key = f"t{count % 5}"
             try:
-                self._acknowledged.append((await self._cache.put(f"t{count % 5}", b"%d" % count)).id)
+                self._acknowledged.append((await self._cache.put(key, b"%d" % count)).id)
             except EventLogError as error:
                 await program.after("retained", error)
+            else:
+                self._counts[key] = count
             await asyncio.sleep(program.chance.random() * THINK_S)
 
     async def _trim(self) -> None:
@@ -552,8 +602,14 @@ class Retaining:
             return not self._acknowledged or self._acknowledged[-1] in seen
 
         await self._program.until(is_through)
+        for key in self._counts:
+            entry = await self._cache.get(key)
+            self._left[key] = 0 if entry is None else int(entry.value_bytes)
 
     def judge(self, log: Log) -> Iterator[str]:
+        for key, count in self._counts.items():
+            if self._left[key] < count:
+                yield f"retention left {self._left[key]} in {key}, where {count} was written"
         seen = {id_ for session in self._holder.sessions for id_ in session}
         if missed := [id_ for id_ in self._acknowledged if id_ not in seen]:
             yield f"retention took {missed[:3]} from the listener that holds them back"

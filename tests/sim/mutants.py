@@ -133,6 +133,25 @@ def _carry_out_later(original: Callable[..., Any]) -> Callable[..., Any]:
     return carry_out
 
 
+def _open_without_comparing(piece: bytes) -> bytes:
+    return piece[4:]
+
+
+def _flush_nothing(_original: Any) -> Any:
+    async def flush(self: Any) -> Any:
+        self._marks = np.maximum(self._marks, self._node.followed.applied)
+        return self._marks
+
+    return flush
+
+
+def _follow_what_is_not_committed(original: Callable[..., Any]) -> Callable[..., Any]:
+    def follow(self: Any, segments: Any, watermarks: Any) -> None:
+        original(self, segments, np.maximum(watermarks, self._replicas.core.ends[segments]))
+
+    return follow
+
+
 MUTANTS: Final = (
     Mutant(
         name="commit before the storage thread's answer",
@@ -238,5 +257,29 @@ MUTANTS: Final = (
         target="eventlog.node.consumers.transactions:Transactions._carry_out",
         make=_carry_out_later,
         seed=2,
+    ),
+    Mutant(
+        name="copy switched to before its checksum was compared",
+        target="eventlog.node.copying.replicate_copy:unseal",
+        make=instead(_open_without_comparing),
+        seed=3,
+    ),
+    Mutant(
+        name="keys known of an earlier term",
+        target="eventlog.node.copying.takeover:TakeOver.rebuild_keys",
+        make=instead(lambda _self, _segments: None),
+        seed=3,
+    ),
+    Mutant(
+        name="trimmed above what is on disk",
+        target="eventlog.node.copying.retention:Retention.flush",
+        make=_flush_nothing,
+        seed=3,
+    ),
+    Mutant(
+        name="state of a backup ahead of the watermark",
+        target="eventlog.node.copying.replicate_in:IncomingAppends.follow",
+        make=_follow_what_is_not_committed,
+        seed=7,
     ),
 )

@@ -23,6 +23,8 @@ class Network:
         self.listening: dict[Address, Listening] = {}
         self.cuts: set[frozenset[str]] = set()
         self.open: dict[Wire, None] = {}
+        self.flips: Callable[[bytes], bytes] | None = None
+        self.flipping: frozenset[str] = frozenset()  # between hosts of these
 
     def is_cut(self, one: str, other: str) -> bool:
         return frozenset((one, other)) in self.cuts
@@ -148,7 +150,9 @@ class Wire(asyncio.Transport):
     # ------------------------------------------------------------ under way
 
     def _send(self, data: bytes | None) -> None:
-        scheduler = self._network.scheduler
+        scheduler, flips = self._network.scheduler, self._network.flips
+        if flips is not None and data and self._network.flipping >= {self.host, self.peer_host}:
+            data = flips(data)
         self._due_us = max(self._due_us, scheduler.now_us + self._network.delay_us())
         peer = self._peer
         scheduler.after(self._due_us - scheduler.now_us, lambda: peer._pass(data))

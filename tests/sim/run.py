@@ -4,11 +4,12 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from eventlog.errors import EventLogError, Unavailable
-from eventlog.segment.keys import parse_log_key
+from eventlog.segment.keys import TAG_ENTRY, parse_log_key, parse_state_key
 from tests.sim.clients import (
     RETAINED,
     STEADY,
@@ -26,10 +27,12 @@ from tests.sim.clients import (
     Retaining,
     Workers,
     Writer,
+    judge_kinds,
     judge_writes,
 )
+from tests.sim.damage import Flips, rot
 from tests.sim.transacting import Transacting
-from tests.sim.world import Host, World
+from tests.sim.world import CLIENT, Host, World
 
 NODES = 3
 WRITERS = 3
@@ -39,6 +42,10 @@ AMBUSHED = 0.5
 AMBUSH_S = 1.0
 PUBLISHING_S = 0.02  # about what a publication takes
 FAULT_S = (0.1, 7.0)  # beyond what a lease lasts
+DAMAGING: Final = (3, 7, 9)
+"""Last digits of the seeds in which disks fail and bits flip as well. The others keep the runs that they had before there was this."""
+SUDDEN = 0.3
+ROTTEN = (1, 6)  # values
 MEMBERS = 2
 QUIET_S = 60.0
 RUN_S = 600.0
@@ -54,6 +61,7 @@ class Run:
         self.world = World(seed, directory, nodes=NODES)
         self.program: Program | None = None
         self.violations: list[str] = []
+        self.is_damaging = seed % 10 in DAMAGING
         self._stage = "start"
 
     @property
@@ -88,8 +96,8 @@ class Run:
         """Return those of each run, and some of the others by chance, with what they need before there is a fault."""
         client, cache, chance = program.client, program.cache, program.chance
         await cache.put_many([(key, b"steady") for key in STEADY])
-        found: list[Participant] = [Writer(program, number) for number in range(WRITERS)]
-        found += [Follower(program), GroupMembers(program, members=MEMBERS)]
+        found: list[Participant] = [Writer(program, number, is_wide=self.is_damaging) for number in range(WRITERS)]
+        found += [Follower(program), GroupMembers(program, members=MEMBERS, is_audited=self.is_damaging)]
         for kind in chance.sample(KINDS, MORE):
             program.reached[kind] += 1
             match kind:
@@ -137,6 +145,7 @@ class Run:
                 program.violations.append(f"a client ended: {ended!r}")
         await self._judge(program, participants, log)
         self._stage = "equal copies"
+        self._read_everything()
         await self._until(self._are_copies_equal)
 
     async def _until(self, is_so: Callable[[], object]) -> None:
@@ -169,7 +178,10 @@ class Run:
             if chance.random() < AMBUSHED:
                 await self._ambush(program)
             host = chance.choice(self.world.hosts)
-            fault = chance.choice((self._crash, self._pause, self._cut, self._jump, self._blackout, self._drain))
+            faults = [self._crash, self._pause, self._cut, self._jump, self._blackout, self._drain]
+            if self.is_damaging:
+                faults += 2 * [self._fill, self._fail_sync, self._rot, self._flip]
+            fault = chance.choice(faults)
             if host.started is None or any(other.started is None for other in self.world.hosts):
                 continue  # a second one would leave no majority
             program.reached[fault.__name__.removeprefix("_")] += 1
@@ -222,6 +234,48 @@ class Run:
         await asyncio.sleep(seconds)
         await self._ask_operator(host, cancel=True)
 
+    async def _fill(self, host: Host, seconds: float) -> None:
+        """Have others take the room on a disk: the reserve, so that the node refuses writes by itself; or at once all there is."""
+        disk, chance = host.disk, self.world.chance
+        assert disk is not None
+        disk.is_short = True
+        before = disk.bytes_free
+        if chance.random() < SUDDEN:
+            disk.bytes_free = -1
+        await asyncio.sleep(seconds)
+        disk.bytes_free, disk.is_short = before, False
+        await self._until(lambda: host.started is not None)
+
+    async def _fail_sync(self, host: Host, seconds: float) -> None:
+        """Have a disk fail to write what it was given: nobody knows how much of it is there, and the process ends."""
+        assert host.disk is not None
+        host.disk.next_sync_fails = "the disk failed"
+        await asyncio.sleep(seconds)
+        host.disk.next_sync_fails = None
+        await self._until(lambda: host.started is not None)
+
+    async def _rot(self, host: Host, seconds: float) -> None:
+        """Have bits flip in values that lie on a disk."""
+        chance = self.world.chance
+        disks = [other.disk for other in self.world.hosts if other.disk is not None and other is not host]
+        assert self.program is not None
+        assert host.disk is not None
+        self.program.reached["rotten"] += rot(host.disk, disks, values=chance.randint(*ROTTEN), chance=chance)
+        await asyncio.sleep(seconds)
+
+    async def _flip(self, host: Host, seconds: float) -> None:
+        """Have bits flip between all that speak to each other while copies are made."""
+        assert self.program is not None
+        await self._ask_operator(host, cancel=False)
+        await asyncio.sleep(seconds)
+        flips = Flips(self.world.chance)
+        self.world.network.flips, self.world.network.flipping = flips, frozenset((CLIENT, *(one.name for one in self.world.hosts)))
+        await self._ask_operator(host, cancel=True)
+        await asyncio.sleep(seconds)
+        self.world.network.flips = None
+        self.program.reached["flipped, and told by the frame"] += flips.broken
+        self.program.reached["flipped"] += flips.fitted
+
     async def _ask_operator(self, host: Host, *, cancel: bool) -> None:
         assert self.program is not None
         async with asyncio.timeout(QUIET_S):
@@ -240,6 +294,7 @@ class Run:
         if ids != sorted(set(ids)):
             program.violations.append("the log is not in the order of its ids, or has one twice")
         program.violations += judge_writes(program.written, log)
+        program.violations += judge_kinds(log)
         for one in participants:
             program.violations += one.judge(log)
         state = log.state()
@@ -248,12 +303,30 @@ class Run:
             if (None if entry is None else entry.value_bytes) != state.get(key):
                 program.violations.append(f"the entry of {key} is not what its last event left")
 
+    def _read_everything(self) -> None:
+        """Have each node read all that it has, as readers would in time: where something of it is damaged, it asks for a sound copy."""
+        if self.is_damaging:
+            for host in self.world.hosts:
+                assert host.loop is not None
+                assert host.started is not None
+                host.loop.run_now(partial(_read_all_of, host.started.node))
+
     def _are_copies_equal(self) -> bool:
-        """Return whether all copies of all logs are the same bytes, as they are as soon as all have what was committed last.
+        """Return whether all copies of all logs and entries are the same bytes, as they are as soon as all have what was committed last.
 
         Markers of terms (cache 0) are no events: each node forgets those that it needs no more.
         """
         stores = [host.started.node.store for host in self.world.hosts if host.started is not None]
-        logs = [store.read_log(b"", b"\xff" * 8, bytes_max=1 << 30) for store in stores]
-        rows = [[pair for pair in log if parse_log_key(pair[0])[1]] for log in logs]
-        return len(rows) == NODES and all(one == rows[0] for one in rows)
+        return len(stores) == NODES and all(_rows_of(store) == _rows_of(stores[0]) for store in stores[1:])
+
+
+def _read_all_of(node: Any) -> None:
+    for cache in node.caches:
+        node.mending.mend(cache)
+
+
+def _rows_of(store: Any) -> list[Any]:
+    log = store.read_log(b"", b"\xff" * 8, bytes_max=1 << 30)
+    state = store.read_state(b"", b"\xff" * 8, limit=1 << 30)
+    entries = [pair for pair in state if parse_state_key(pair[0])[2] == TAG_ENTRY]
+    return [pair for pair in log if parse_log_key(pair[0])[1]] + entries

@@ -27,7 +27,8 @@ def test_a_seed_is_one_run_whatever_order_sets_have() -> None:
 
 
 def test_faults_are_reached_and_nothing_is_lost() -> None:
-    found = played("100:108")
-    assert "8 seeds, 0 failed" in found
-    for reached in ("crash", "pause", "cut", "jump", "blackout", "drain", "written", "iterated", "events trimmed", *KINDS):
+    found = played("7", "100:108")
+    assert "9 seeds, 0 failed" in found
+    faults = ("crash", "pause", "cut", "jump", "blackout", "drain", "fill", "fail_sync", "rot", "rotten", "flip", "flipped")
+    for reached in (*faults, "written", "iterated", "events trimmed", "groups audited", *KINDS):
         assert f"{reached} " in found

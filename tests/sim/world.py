@@ -3,11 +3,13 @@
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import eventlog
-from eventlog.errors import EventLogError
+from eventlog.errors import DiskFull, EventLogError, StoreFenced
 from eventlog.node.cluster.peers import is_of_member
 from eventlog.node.config import NodeConfig
 from eventlog.node.handlers import TABLE, operators_of
@@ -21,7 +23,25 @@ from tests.sim.host import HostClock, HostEntropy, HostLoop, SimWorker, host_loo
 from tests.sim.network import BoundSocket, Network
 
 PORT = 7400
+CLIENT = "10.0.1.1"
 SEGMENTS = 4
+AGAIN_US = 300_000  # until a process that ended by itself is started again
+
+
+class HostStore(MemoryStore):
+    """A store on a disk that others fill: its operator's reserve is touched before there is nothing left at all."""
+
+    disk: "HostDisk"
+
+    def free_bytes(self) -> int:
+        return -1 if self.disk.is_short else super().free_bytes()
+
+
+@dataclass(slots=True, kw_only=True)
+class HostDisk(MemoryDisk):
+    """What outlives the processes of a host."""
+
+    is_short: bool = False
 
 
 class Host:
@@ -32,10 +52,13 @@ class Host:
         self.number = number
         self.name = f"10.0.0.{number}"
         self.directory = world.directory / f"node-{number}"
-        self.disk: MemoryDisk | None = None
+        self.disk: HostDisk | None = None
         self.loop: HostLoop | None = None
         self.started: Started | None = None
         self.is_starting = False
+        self._fatal: BaseException | None = None
+        self.ended = 0
+        """So often its process ended by itself."""
         self.clock_off_ms = 0
 
     @property
@@ -52,6 +75,7 @@ class Host:
         process = Process(self.world.scheduler, on_error=self.world.broke)
         self.loop = host_loop(process, self.world.network, host=self.name, on_error=self.world.broke)
         self.is_starting = True
+        self._fatal = None
         loop = self.loop
         process.after(0, lambda: loop.run_now(lambda: loop.start(self._open(loop))))
 
@@ -70,24 +94,46 @@ class Host:
         try:
             started = await open_node(
                 config,
-                on_fatal=world.broke,
+                on_fatal=partial(self._cannot_go_on, loop),
                 clock=HostClock(loop.process, lambda: self.clock_off_ms),
                 entropy=HostEntropy(world.chance),
                 engine=self._open_disk,
                 make_worker=lambda _: SimWorker(loop),
             )
         except EventLogError as error:
-            world.broke(error)
+            self.is_starting = False
+            self._cannot_go_on(loop, error)
             return
         server = Server(dispatcher(started.node, TABLE), ServerOptions(), is_member=is_of_member, operators=operators_of(TABLE))
         await server.start_at(BoundSocket((self.name, PORT)))  # type: ignore[arg-type]
         self.started = started
         self.is_starting = False
+        if self._fatal is not None:
+            self._cannot_go_on(loop, self._fatal)
 
     def _open_disk(self, path: Any, *, segments: int, options: StoreOptions | None = None) -> MemoryStore:
         if self.disk is None:
-            self.disk = MemoryDisk(segments=segments, ends=StoreEnds.empty(segments))
-        return MemoryStore(self.disk, options)
+            self.disk = HostDisk(segments=segments, ends=StoreEnds.empty(segments))
+        return HostStore(self.disk, options)
+
+    def _cannot_go_on(self, loop: HostLoop, error: BaseException) -> None:
+        """Take note that a process cannot go on; where it is the disk that refused, whoever runs it starts it again, until it can."""
+        if not isinstance(error, DiskFull | StoreFenced):
+            self.world.broke(error)
+        elif self.is_starting:
+            self._fatal = error  # what it holds of the directory can be taken from it when it is open
+        else:
+            self.world.scheduler.after(0, partial(self._end, loop))  # not in the middle of what runs there
+
+    def _end(self, loop: HostLoop) -> None:
+        if self.loop is loop:
+            self.crash()
+            self.ended += 1
+            self.world.scheduler.after(AGAIN_US, self._start_again)
+
+    def _start_again(self) -> None:
+        if self.loop is None:
+            self.start()
 
     def crash(self) -> None:
         """End the process at once; the disk loses what was not synced."""
@@ -113,7 +159,7 @@ class World:
         self.hosts = [Host(self, number + 1) for number in range(nodes)]
         self.errors: list[BaseException] = []
         self.dead: list[HostLoop] = []  # kept, so that nothing that stood in them is ended in order
-        self._client = host_loop(Process(self.scheduler, on_error=self.broke), self.network, host="10.0.1.1", on_error=self.broke)
+        self._client = host_loop(Process(self.scheduler, on_error=self.broke), self.network, host=CLIENT, on_error=self.broke)
 
     def broke(self, error: BaseException) -> None:
         """Note what nothing was to cause."""

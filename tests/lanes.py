@@ -98,7 +98,7 @@ def lanes() -> dict[str, Lane]:
             commands=(
                 (python, "-m", "tests.sim.cores", "--known", "--seeds", *SEEDS, "--processes", "1"),
                 (python, "-m", "tests.sim.consumers", "--known", "--seeds", "0:100"),
-                (python, "-m", "tests.sim", "0:30"),
+                (python, "-m", "tests.sim", "0:27"),
                 (python, "-m", "tests.sim", "--known"),
                 (python, "-m", "tests.sim.hunt", "--known", "--processes", "1"),
             ),

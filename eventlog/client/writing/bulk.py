@@ -14,6 +14,7 @@ from eventlog.client.writing.changes import EVENT_BYTES, Changes
 from eventlog.errors import InvalidArgument
 
 Columns = tuple[list[bytes], list[bytes], list[bool] | None]  # keys, values, which are removals
+_PAIRS = "put_many takes pairs of key and value"
 
 
 def pair_columns(pairs: Iterable[tuple[Any, Any]] | Mapping[Any, Any], form: CacheFormat) -> Columns:
@@ -22,11 +23,13 @@ def pair_columns(pairs: Iterable[tuple[Any, Any]] | Mapping[Any, Any], form: Cac
     Raises:
         InvalidArgument, BadValue, TooLarge: naming the first that does not fit the cache.
     """
+    if not isinstance(pairs, Iterable):
+        raise InvalidArgument(why=f"pairs are {pairs!r:.60}: {_PAIRS}")
+    given = list(pairs.items() if isinstance(pairs, Mapping) else pairs)  # what a generator of the caller's raises is the caller's
     try:
-        given = list(pairs.items() if isinstance(pairs, Mapping) else pairs)
         keys, values = map(list, zip(*given, strict=True)) if given else ([], [])
     except (TypeError, ValueError) as error:
-        raise InvalidArgument(why=f"pairs are {pairs!r:.60}: put_many takes pairs of key and value") from error
+        raise InvalidArgument(why=_PAIRS) from error
     stored_keys = form.keys(keys)
     if Remove not in set(map(type, values)):
         return stored_keys, form.values(keys, values), None

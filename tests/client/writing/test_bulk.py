@@ -1,5 +1,6 @@
 """Many writes of one call."""
 
+from collections.abc import Iterator
 from itertools import pairwise
 
 import pandas as pd
@@ -21,6 +22,15 @@ def test_pairs_become_columns_and_removals_are_marked() -> None:
     assert pair_columns({"a": 1, "b": REMOVE}, JSON) == ([b"a", b"b"], [b"1", b""], [False, True])
     assert pair_columns(((key, key) for key in (b"a",)), BYTES) == ([b"a"], [b"a"], None)
     assert pair_columns([], JSON) == ([], [], None)
+
+
+def test_what_a_generator_of_pairs_raises_is_raised_as_it_is() -> None:
+    def pairs() -> Iterator[tuple[str, int]]:
+        yield "a", 1
+        raise ValueError("a line of the caller's file")
+
+    with pytest.raises(ValueError, match="a line of the caller's file"):
+        pair_columns(pairs(), JSON)
 
 
 @pytest.mark.parametrize("pairs", [["ab", "c"], [("a",)], [("a", 1, 2)], [1], ["abc"]])

@@ -584,7 +584,7 @@ class Client(_Facade[AsyncClient]):
 
     def wait_for(self, cache: Cache | str, id: int, *, timeout_ms: int | None = None) -> None:
         """Return once readers of `cache`, or the cache of this name, see everything up to `id`, wherever they read."""
-        self._thread.run(self._async.wait_for(cache if isinstance(cache, str) else cache.name, id, timeout_ms=timeout_ms))
+        self._thread.run(self._async.wait_for(cache.name if isinstance(cache, Cache) else cache, id, timeout_ms=timeout_ms))
 
     describe_cache = _call(AsyncClient.describe_cache)
     drop_cache = _call(AsyncClient.drop_cache)

@@ -31,6 +31,7 @@ from eventlog.client.values import (
     Shown,
     cache_info,
     cache_options,
+    checked_flag,
     checked_id,
     checked_text,
 )
@@ -154,7 +155,7 @@ class Client(Shown):
 
     def cache(self, name: str) -> Cache:
         """Return the cache `name`. It is looked up by its first call, which raises CacheNotFound if there is none."""
-        return Cache(self._opened, name)
+        return Cache(self._opened, checked_text("name", name))
 
     async def create_cache(
         self,
@@ -245,7 +246,7 @@ class Client(Shown):
 
     async def list_caches(self, *, internal: bool = False) -> list[CacheInfo]:
         """Return all caches, with `internal` the cluster's own as well."""
-        reply = await self._opened.requests.ask(Message(list_caches=pb.ListCaches(internal=internal)))
+        reply = await self._opened.requests.ask(Message(list_caches=pb.ListCaches(internal=checked_flag("internal", internal))))
         return [cache_info(cache) for cache in reply.message.list_caches_answer.caches]
 
     async def list_filters(self) -> list[FilterInfo]:
@@ -272,7 +273,7 @@ class Client(Shown):
             NoEvents: the cache keeps none. Its entries are read as they are from the moment on at which a write has returned.
         """
         wanted = checked_id(id, "id")
-        read = self.cache(cache) if isinstance(cache, str) else cache
+        read = cache if isinstance(cache, Cache) else self.cache(checked_text("cache", cache))
         timeout_ms = self._options.limit_ms(timeout_ms)
         try:
             async with asyncio.timeout(timeout_ms / 1000):
@@ -299,18 +300,22 @@ class Client(Shown):
 
     async def segments(self, cache: str | None = None) -> list[SegmentInfo]:
         """Return every segment, with the figures of one cache or of all."""
-        reply = await self._opened.requests.ask(Message(list_segments=pb.ListSegments(cache=cache or "")))
+        reply = await self._opened.requests.ask(
+            Message(list_segments=pb.ListSegments(cache="" if cache is None else checked_text("cache", cache)))
+        )
         return [segment_info(segment) for segment in reply.message.list_segments_answer.segments]
 
     async def run_retention(self, cache: str, *, dry_run: bool = False) -> RetentionRun:
         """Apply a cache's retention now, or say what that would remove."""
-        request = pb.RunRetention(cache=cache, dry_run=dry_run)
+        request = pb.RunRetention(cache=checked_text("cache", cache), dry_run=checked_flag("dry_run", dry_run))
         return retention_run((await self._opened.requests.ask(Message(run_retention=request))).message.run_retention_answer)
 
     async def check(self, cache: str | None = None, *, timeout_ms: int | None = None) -> CheckReport:
         """Have everything stored read and compared with its checksums; return what is wrong. Takes long: give it time."""
         extra_ms = max(0, self._options.limit_ms(timeout_ms) - self._options.timeout_ms)
-        reply = await self._opened.requests.ask(Message(check_data=pb.CheckData(cache=cache or "")), wait_ms=extra_ms)
+        reply = await self._opened.requests.ask(
+            Message(check_data=pb.CheckData(cache="" if cache is None else checked_text("cache", cache))), wait_ms=extra_ms
+        )
         return check_report(reply.message.check_data_answer)
 
 

@@ -9,11 +9,12 @@ from typing import Any
 import msgspec
 
 from eventlog.client.connections.requests import Requests
-from eventlog.client.reading.wanted import start_of
-from eventlog.client.values import Shown, checked_whole
+from eventlog.client.reading.wanted import segments_of, start_of
+from eventlog.client.values import Shown, checked_flag, checked_whole
 from eventlog.errors import InvalidArgument
 from eventlog.groups.record import checked_name
 from eventlog.ids import ID_MAX
+from eventlog.limits import SEGMENTS_MAX
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message
 
@@ -100,7 +101,7 @@ class GroupAdmin(Shown):
         Raises:
             GroupNotFound: there is none of this name.
         """
-        reply = await self._requests.ask(Message(describe_group=pb.DescribeGroup(group=checked_name(group), lag=lag)))
+        reply = await self._requests.ask(Message(describe_group=pb.DescribeGroup(group=checked_name(group), lag=checked_flag("lag", lag))))
         return [
             GroupDescription(
                 **{
@@ -139,8 +140,12 @@ class GroupAdmin(Shown):
             raise InvalidArgument(why="give one of to_id, to_time and shift_by")
         if segments is not None and not segments:
             raise InvalidArgument(why="no segments to reset: give some, or None for all")
-        chosen = sorted(checked_whole("segment", segment) for segment in segments or ())
-        request = pb.ResetGroup(group=checked_name(group), cache_id=cache_id, dry_run=dry_run, segments=chosen)
+        request = pb.ResetGroup(
+            group=checked_name(group),
+            cache_id=checked_whole("cache_id", cache_id),
+            dry_run=checked_flag("dry_run", dry_run),
+            segments=segments_of(segments, of=SEGMENTS_MAX),
+        )
         if to_id == "earliest":
             request.earliest = True
         elif to_id == "latest":
@@ -154,7 +159,10 @@ class GroupAdmin(Shown):
 
     async def delete(self, group: str, *, cache_id: int = 0) -> None:
         """Remove a group without members, with its positions. Raises GroupNotEmpty."""
-        await self._requests.ask(Message(delete_group=pb.DeleteGroup(group=checked_name(group), cache_id=cache_id)), repeatable=False)
+        await self._requests.ask(
+            Message(delete_group=pb.DeleteGroup(group=checked_name(group), cache_id=checked_whole("cache_id", cache_id))),
+            repeatable=False,
+        )
 
     async def list(self) -> list[GroupInfo]:
         """Return every group over each of its caches."""
@@ -170,7 +178,7 @@ def _id_before(to_id: int | str | None, to_time: int | datetime | None) -> int:
 
 
 def _checked_shift(shift_by: int) -> int:
-    if not hasattr(shift_by, "__index__") or not 0 < abs(index(shift_by)) <= ID_MAX:
+    if isinstance(shift_by, bool | type) or not hasattr(shift_by, "__index__") or not 0 < abs(index(shift_by)) <= ID_MAX:
         raise InvalidArgument(why=f"shift_by is {shift_by!r}: give a whole number of events, below 0 to go back")
     return index(shift_by)
 

@@ -107,7 +107,7 @@ class ListenerAdmin(Shown):
 
     async def list(self, *, cache_id: int = 0) -> list[ListenerInfo]:
         """Return all listeners, or those of one cache, with how far they lag."""
-        reply = await self._requests.ask(Message(list_listeners=pb.ListListeners(cache_id=cache_id)))
+        reply = await self._requests.ask(Message(list_listeners=pb.ListListeners(cache_id=checked_whole("cache_id", cache_id))))
         return [listener_info(listener) for listener in reply.message.list_listeners_answer.listeners]
 
     async def describe(self, listener: str) -> ListenerInfo:
@@ -116,7 +116,7 @@ class ListenerAdmin(Shown):
         Raises:
             ListenerNotFound: there is none.
         """
-        if not listener:
+        if not checked_text("listener", listener):
             raise InvalidArgument(why="name a listener")
         reply = await self._requests.ask(Message(list_listeners=pb.ListListeners(id=checked_text("listener", listener))))
         return listener_info(reply.message.list_listeners_answer.listeners[0])

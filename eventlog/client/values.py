@@ -1,5 +1,6 @@
 """What a client's calls return, how messages of the wire say it, and what it hands out shows itself as. Nothing here knows a connection."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from operator import index
@@ -246,7 +247,7 @@ def cache_options(options: dict[str, object]) -> pb.CacheOptions:
     for name in ("events", "state", "before", "route_by_prefix", "wait_proceeds", "validate"):
         value = given.pop(name, None)
         if value is not None:
-            setattr(found, name, bool(value))
+            setattr(found, name, checked_flag(name, value))
     for name in ("retain_time_ms", "retain_bytes", "retain_events", "lifespan_ms", "wait_ms"):
         value = given.pop(name, None)
         if value is not None:
@@ -270,7 +271,9 @@ def _take_lists(found: pb.CacheOptions, given: dict[str, object]) -> None:
     for name in ("promote", "wait_listeners"):
         value = given.pop(name, None)
         if value is not None:
-            setattr(found, name, value if isinstance(value, str) else ",".join(map(str, value)))  # type: ignore[call-overload]  # a sequence
+            if isinstance(value, bytes | type) or not isinstance(value, Iterable):
+                raise InvalidArgument(why=f"{name} is {value!r:.60}: give a list of names, or a text with commas between them")
+            setattr(found, name, ",".join(checked_text(name, one) for one in ([value] if isinstance(value, str) else value)))
 
 
 def _take_format(found: pb.CacheOptions, given: dict[str, object]) -> None:
@@ -282,7 +285,7 @@ def _take_format(found: pb.CacheOptions, given: dict[str, object]) -> None:
         found.format = number
     schema = given.pop("schema", None)
     if schema is not None:
-        found.schema = str(schema)
+        found.schema = checked_text("schema", schema)
 
 
 def cache_info(cache: pb.CacheDescription) -> CacheInfo:

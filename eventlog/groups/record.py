@@ -115,8 +115,8 @@ def checked_name(name: object) -> str:
     Raises:
         InvalidArgument: it cannot.
     """
-    if not isinstance(name, str) or not 1 <= len(name.encode()) <= GROUP_NAME_BYTES_MAX or not name.isprintable():
-        raise InvalidArgument(why=f"{name!r} is no name for a group: 1 to {GROUP_NAME_BYTES_MAX} bytes of printable text")
+    if not isinstance(name, str) or not name.isprintable() or not 1 <= len(name.encode()) <= GROUP_NAME_BYTES_MAX:
+        raise InvalidArgument(why=f"{name!r:.60} is no name for a group: 1 to {GROUP_NAME_BYTES_MAX} bytes of printable text")
     return name
 
 

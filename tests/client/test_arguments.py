@@ -109,3 +109,50 @@ def test_what_numpy_has_is_as_good() -> None:
             assert (await cache.poll(np.int64(0), max_events=np.int32(1), max_bytes=np.int64(1_000))).last_id == stored.id
 
     run(main())
+
+
+OF_CLIENT: dict[str, tuple[str, ...]] = {  # by the argument: of which calls it is one
+    "name": ("cache", "create_cache", "describe_cache", "alter_cache", "drop_cache"),
+    "cache": ("segments", "run_retention", "check", "wait_for"),
+    "schema": ("create_cache",),
+    "promote": ("create_cache",),
+    "wait_listeners": ("alter_cache",),
+    "events": ("create_cache",),
+    "validate": ("create_cache",),
+    "internal": ("list_caches",),
+    "dry_run": ("run_retention", "groups.reset"),
+    "id": ("wait_for",),
+    "group": ("groups.describe", "groups.reset", "groups.delete"),
+    "lag": ("groups.describe",),
+    "segments": ("groups.reset",),
+    "shift_by": ("groups.reset",),
+    "cache_id": ("groups.reset", "groups.delete", "listeners.list"),
+    "listener": ("listeners.describe", "listeners.alter", "listeners.acknowledge", "listeners.remove"),
+}
+FLAGS = ("events", "validate", "internal", "dry_run", "lag")
+OTHERS: dict[str, list[Any]] = {
+    "promote": [7, b"x", True, [7], ["\ud800"], "\ud800", object()],
+    "wait_listeners": [7, b"x", True, [7], ["\ud800"], "\ud800", object()],
+    "id": NO_NUMBERS,
+    "cache_id": NO_NUMBERS,
+    "shift_by": ["7", 1.5, True, int, object(), 1 << 70],
+    "segments": [[True], 7, "x", [1.5], object()],
+}
+
+
+@pytest.mark.parametrize(("call", "option"), [(call, option) for option, calls in OF_CLIENT.items() for call in calls])
+def test_so_is_what_no_cache_no_group_and_no_listener_can_be(call: str, option: str) -> None:
+    async def main() -> None:
+        async with client_of(FakeNode()) as client:
+            place, _, name = call.rpartition(".")
+            made: Callable[..., Any] = getattr(getattr(client, place) if place else client, name)
+            needed: dict[str, Any] = {"group": "g", "listener": "l", "upto": 1, "cache": "c", "name": "c", "id": 1}
+            if name == "reset" and option != "shift_by":
+                needed["to_id"] = "earliest"
+            taken = {known: needed[known] for known in inspect.signature(made).parameters if known in needed}
+            for given in OTHERS.get(option, NO_FLAGS if option in FLAGS else NO_TEXTS):
+                with pytest.raises(InvalidArgument) as refused:
+                    await used(made(**taken | {option: given}))
+                assert option in str(refused.value), given
+
+    run(main())

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import eventlog
+from eventlog import blocking
 from eventlog.client.client import connect
 from eventlog.errors import (
     BadName,
@@ -387,3 +388,16 @@ def test_a_client_whose_loop_has_ended_is_closed_to_a_later_one(node: NodeProces
         await asyncio.wait_for(client.close(), WITHIN_S)
 
     asyncio.run(later(asyncio.run(first())))
+
+
+def test_what_is_waited_for_is_an_id_of_a_cache(node: NodeProcess) -> None:
+    with blocking.connect(node.address) as client:
+        cache = client.create_cache("waited")
+        stored = cache.put("k", 1)
+        client.wait_for(cache, stored.id)
+        client.wait_for("waited", stored.id)
+        odd: Any = 5
+        with pytest.raises(InvalidArgument, match="cache is 5: give text"):
+            client.wait_for(odd, stored.id)
+        with pytest.raises(InvalidArgument, match="id 'x' is not an id"):
+            client.wait_for(cache, odd and "x")

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Literal, TypedDict
 
-from eventlog.client.values import checked_span
+from eventlog.client.values import checked_flag, checked_span, checked_text
 from eventlog.errors import InvalidArgument
 from eventlog.limits import CONNECTION_BYTES_IN_FLIGHT_MAX, MIB, REQUEST_TIMEOUT_MS_DEFAULT, STREAM_CREDIT_BYTES_DEFAULT
 from eventlog.routing.retry import RetryPolicy
@@ -51,6 +51,11 @@ class ClientOptions:
     def __post_init__(self) -> None:
         for name in _POSITIVE:
             checked_span(name, getattr(self, name))
+        for name in ("idempotent", "operator"):
+            checked_flag(name, getattr(self, name))
+        checked_text("name", self.name)
+        if not isinstance(self.retry, RetryPolicy):
+            raise InvalidArgument(why=f"retry is {self.retry!r:.60}: give a RetryPolicy")
         if self.routing not in ("direct", "any"):
             raise InvalidArgument(why=f"routing is {self.routing!r}: use direct or any")
         if self.read_ahead_bytes > CONNECTION_BYTES_IN_FLIGHT_MAX:

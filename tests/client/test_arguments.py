@@ -7,7 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from eventlog.client.client import connect
 from eventlog.errors import InvalidArgument
+from eventlog.routing.retry import RetryPolicy
 from tests.client.fake_node import FakeNode
 from tests.process.client_ends import client_of, run
 
@@ -156,3 +158,20 @@ def test_so_is_what_no_cache_no_group_and_no_listener_can_be(call: str, option: 
                 assert option in str(refused.value), given
 
     run(main())
+
+
+@pytest.mark.parametrize(
+    ("option", "wrong"),
+    [
+        ("name", NO_TEXTS),
+        ("idempotent", NO_FLAGS),
+        ("operator", NO_FLAGS),
+        ("retry", [5, "x", None, {}, RetryPolicy]),
+        ("routing", [5, "all", None, ["any"]]),
+        ("timeout_ms", ["7", None, True, 0, int]),
+    ],
+)
+def test_so_is_what_no_option_of_a_client_can_be(option: str, wrong: list[Any]) -> None:
+    for given in wrong:
+        with pytest.raises(InvalidArgument, match=option):
+            connect("127.0.0.1:1", **{option: given})

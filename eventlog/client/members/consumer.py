@@ -176,7 +176,7 @@ class Consumer(JoinedMember):
     async def _answers(self, *, max_events: int, until_id: int | None = None) -> AsyncGenerator[LaneAnswer, None]:
         if not hasattr(max_events, "__index__") or not 0 <= max_events <= _EVENTS_MAX:
             raise InvalidArgument(why=f"max_events is {max_events}: give a whole number in [1, {_EVENTS_MAX}], or 0 for no limit")
-        self._lanes.start(max_events=max_events, until_id=None if until_id is None else checked_id(until_id))
+        self._lanes.start(max_events=max_events, until_id=None if until_id is None else checked_id(until_id, "until_id"))
         while True:
             self._check()
             fetched = self._lanes.take()

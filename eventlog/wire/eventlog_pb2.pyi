@@ -1066,7 +1066,7 @@ class CloseUpAnswer(_message.Message):
     def __init__(self, commits: _Optional[int] = ..., last_id: _Optional[int] = ...) -> None: ...
 
 class Fetch(_message.Message):
-    __slots__ = ("cache_id", "segments", "after", "upto", "max_bytes", "filter", "without")
+    __slots__ = ("cache_id", "segments", "after", "upto", "max_bytes", "filter", "without", "all")
     CACHE_ID_FIELD_NUMBER: _ClassVar[int]
     SEGMENTS_FIELD_NUMBER: _ClassVar[int]
     AFTER_FIELD_NUMBER: _ClassVar[int]
@@ -1074,6 +1074,7 @@ class Fetch(_message.Message):
     MAX_BYTES_FIELD_NUMBER: _ClassVar[int]
     FILTER_FIELD_NUMBER: _ClassVar[int]
     WITHOUT_FIELD_NUMBER: _ClassVar[int]
+    ALL_FIELD_NUMBER: _ClassVar[int]
     cache_id: int
     segments: _containers.RepeatedScalarFieldContainer[int]
     after: _containers.RepeatedScalarFieldContainer[int]
@@ -1081,7 +1082,8 @@ class Fetch(_message.Message):
     max_bytes: int
     filter: Filter
     without: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, cache_id: _Optional[int] = ..., segments: _Optional[_Iterable[int]] = ..., after: _Optional[_Iterable[int]] = ..., upto: _Optional[int] = ..., max_bytes: _Optional[int] = ..., filter: _Optional[_Union[Filter, _Mapping]] = ..., without: _Optional[_Iterable[str]] = ...) -> None: ...
+    all: bool
+    def __init__(self, cache_id: _Optional[int] = ..., segments: _Optional[_Iterable[int]] = ..., after: _Optional[_Iterable[int]] = ..., upto: _Optional[int] = ..., max_bytes: _Optional[int] = ..., filter: _Optional[_Union[Filter, _Mapping]] = ..., without: _Optional[_Iterable[str]] = ..., all: _Optional[bool] = ...) -> None: ...
 
 class FetchAnswer(_message.Message):
     __slots__ = ("upto", "values", "trimmed", "trimmed_ids", "trimmed_offsets", "runs", "changes", "passed", "next_offsets", "epochs", "scanned_bytes")

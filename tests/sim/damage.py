@@ -4,7 +4,6 @@ import random
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from eventlog.batch.layout import read_head
 from eventlog.checksum import crc32c
 from eventlog.replication.messages import decode_body
 from eventlog.segment.keys import parse_log_key
@@ -70,16 +69,12 @@ def flip(data: bytearray, first: int, end: int, *, chance: random.Random) -> Non
 
 
 def rot(disk: MemoryDisk, others: Sequence[MemoryDisk], *, values: int, chance: random.Random) -> int:
-    """Turn a bit over in some values of a log that all others have, too, and for good; return in how many.
-
-    Values without events are left alone: no other node gives one away, so a damaged one is not mended.
-    """
+    """Turn a bit over in some values of a log that all others have, too, and for good; return in how many."""
     unsure = {key for other in others for key, _ in other.log.undo}
     same = [
         key
         for key in disk.log.keys
         if parse_log_key(key)[1] and key not in unsure and all(other.log.rows.get(key) == disk.log.rows[key] for other in others)
-        if read_head(disk.log.rows[key], where="a disk").count
     ]
     chosen = chance.sample(same, min(values, len(same)))
     for key in chosen:

@@ -83,15 +83,6 @@ def test_only_what_all_others_have_for_good_rots():
     assert rot(mine, [other, third], values=5, chance=random.Random(1)) == 0  # no second copy of it
 
 
-def test_what_nobody_gives_away_does_not_rot():
-    disks = [disk_of(), disk_of()]
-    head = ValueHead(flags=0, sections=0, epoch=1, count=0, bitmap=0, kinds=0, producers=0, base=BASE, first_offset=0)
-    for disk in disks:
-        disk.log.put(log_key(2, 1, BASE), encode_value(head, segment=2, cache=1, sections=[]))
-        disk.log.keep()
-    assert rot(disks[0], disks[1:], values=5, chance=random.Random(1)) == 0
-
-
 def test_what_has_rotten_outlives_a_crash():
     mine = disk_of(BASE)
     rot(mine, [disk_of(BASE)], values=1, chance=random.Random(1))

@@ -207,6 +207,7 @@ class Mending:
         after, found = damage.after, list[Pair]()
         for _ in range(_FETCHES_MAX):
             request = Fetch(cache_id=cache.cache_id, segments=[damage.segment], after=[after], upto=damage.upto, max_bytes=ANSWER_BYTES_MAX)
+            request.all = True
             reply = await self._node.peers.send(number, Message(fetch=request), timeout_ms=2 * CLOSE_UP_MS_MAX)
             found += pairs_of(reply, cache_id=cache.cache_id)
             upto = reply.message.fetch_answer.upto

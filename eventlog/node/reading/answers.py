@@ -66,7 +66,7 @@ class Reads:
         self._round_limit = ID_MAX  # how far readers might see when the last round began
         self._alike = Alike()  # of this round
         self._turns = Turns(self._look, pace=pace)
-        self.fetching = Fetching(context, pull=self.pull)
+        self.fetching = Fetching(context, pull=self.pull, thread=self._thread)
         self.mend: Callable[[CacheState], asyncio.Future[bool]] | None = None  # repairs what is damaged from other nodes' copies
         self.files = files or ColumnFiles()
         self._finding = Finding(

@@ -16,20 +16,21 @@ import numpy as np
 from eventlog.arrays import Ints
 from eventlog.batch.layout import read_head
 from eventlog.batch.marks import CONTENT
-from eventlog.errors import BadMessage, EventLogError, NotPrimary
+from eventlog.errors import BadMessage, EventLogError, NotPrimary, Stopping
 from eventlog.ids import ID_MAX
 from eventlog.limits import ANSWER_BYTES_MAX, CLOSE_UP_MS_MAX
 from eventlog.node.reading.closing import Members
 from eventlog.node.reading.filters import message_of
 from eventlog.node.reading.pulls import Delivered, Pull, ReadContext
+from eventlog.node.reading.reader import ReaderThread
 from eventlog.predicate.spec import CompiledFilter
-from eventlog.read.answer import NO_LIMIT, Answer, Limits, build_answer
+from eventlog.read.answer import NO_LIMIT, Answer, Limits, Part, build_answer
 from eventlog.read.cursor import Cursor, SegmentEnds
 from eventlog.read.filtered import Gathered, merge_gathered, read_matched
 from eventlog.read.history import checked
 from eventlog.read.position import OFFSET_UNKNOWN, SegmentPositions
-from eventlog.segment.keys import log_key
-from eventlog.segment.port import Pair
+from eventlog.segment.keys import log_key, log_range, parse_log_key
+from eventlog.segment.port import Pair, Range, Store
 from eventlog.state.caches import CacheState
 from eventlog.transport.connection import Exchange
 from eventlog.wire.eventlog_pb2 import Fetch, FetchAnswer, Message
@@ -55,8 +56,9 @@ class Fetched:
 class Fetching:
     """Asks for values, and gives them. `pull` reads what is here."""
 
-    def __init__(self, context: ReadContext, *, pull: Callable[[Pull], None]) -> None:
+    def __init__(self, context: ReadContext, *, pull: Callable[[Pull], None], thread: ReaderThread) -> None:
         self._context = context
+        self._thread = thread
         self._pull = pull
         self._members: Members | None = None
         self._copies: Callable[[int], Sequence[int]] = lambda _: ()
@@ -86,8 +88,18 @@ class Fetching:
         nbytes, without = min(request.max_bytes or NO_LIMIT, ANSWER_BYTES_MAX), CONTENT.intersection(request.without)
         pull = self._raw(cache, cursor, upto=request.upto, limits=Limits(nbytes=nbytes, without=without))
         pull.owner, pull.matches = exchange.connection, matches
-        pull.done = partial(_answer, exchange, pull, after)
+        pull.done = partial(self._answer_all if request.all else _answer, exchange, pull, after)
         self._pull(pull)
+
+    def _answer_all(self, exchange: Exchange, pull: Pull, after: SegmentPositions, found: Delivered | EventLogError) -> None:
+        """Answer with all that the log has as far as was found: what a reader gets lacks values without events."""
+        if isinstance(found, EventLogError):
+            _answer(exchange, pull, after, found)
+            return
+        places = zip(after.of.tolist(), after.ids.tolist(), strict=True)
+        ranges = [log_range(segment, pull.cache.cache_id, after=id_, upto=found.upto) for segment, id_ in places if id_ < found.upto]
+        job = partial(_values_in, self._context.store, ranges)
+        self._thread.run(pull.owner, job).add_done_callback(lambda done: _answer_found(exchange, pull, after, found=found, done=done))
 
     @staticmethod
     def _raw(cache: CacheState, cursor: Cursor, *, upto: int, limits: Limits) -> Pull:
@@ -256,6 +268,22 @@ def _answer(exchange: Exchange, pull: Pull, after: SegmentPositions, found: Deli
         exchange.answer(Message(fetch_answer=answer), head, *found.body)
     except EventLogError as error:  # too large for a frame
         exchange.fail(error)
+
+
+def _values_in(store: Store, ranges: Sequence[Range]) -> list[Pair]:
+    """Return all values of a log in some ranges of keys. Raises CorruptData: the engine cannot read them."""
+    return [pair for lower, upper in ranges for pair in store.read_log(lower, upper, bytes_max=NO_LIMIT)]
+
+
+def _answer_found(exchange: Exchange, pull: Pull, after: SegmentPositions, *, found: Delivered, done: "asyncio.Future[list[Pair]]") -> None:
+    error = Stopping() if done.cancelled() else done.exception()
+    if error is not None:
+        assert isinstance(error, EventLogError), "reading the store fails with errors of ours"
+        _answer(exchange, pull, after, error)
+        return
+    pairs = done.result()
+    parts = tuple(Part(length=len(value), runs=0, segment=parse_log_key(key)[0], events=0) for key, value in pairs)
+    _answer(exchange, pull, after, replace(found, parts=parts, body=tuple(value for _, value in pairs)))
 
 
 def _values_of(reply: Reply) -> list[tuple[int, bytes]]:

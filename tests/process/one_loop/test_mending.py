@@ -1,17 +1,21 @@
 """Damaged stored values are repaired from the copies of other nodes."""
 
+import asyncio
+
 import pytest
 
+from eventlog.batch.layout import read_head
 from eventlog.errors import CorruptData, NotPrimary
 from eventlog.hashing import hash_key, segment_of
 from eventlog.node.copying.mending import Damage, find_damage
 from eventlog.segment.keys import cache_range, parse_log_key
 from eventlog.wire.eventlog_pb2 import Consistency, Get, Message
 from tests.node.asking import read_all
-from tests.process.one_loop.clients import cache_id, on_spread_cluster
+from tests.process.one_loop.clients import cache_id, client_of, on_spread_cluster
 from tests.process.one_loop.cluster import SEGMENTS, with_cluster
 
 KEYS = [b"key-%d" % number for number in range(60)]
+MENDED_S = 30
 
 
 async def filled(cluster):
@@ -60,6 +64,36 @@ def test_a_reader_gets_what_was_damaged_and_the_log_is_whole_again(tmp_path, at)
         assert await keys_read(node) == set(KEYS)
         assert stored(node) == before
         assert node.mending.repaired == 4
+
+    with_cluster(tmp_path, act)
+
+
+@pytest.mark.parametrize("where", ["middle", "end"])
+def test_a_value_without_events_is_mended_as_well(tmp_path, where):
+    """Removing what is not there leaves one: its writer's number. No reader is given it, and a log that lacks it brings up no backup."""
+
+    async def act(cluster):
+        await filled(cluster)
+        gone = [f"gone-{number}" for number in range(len(KEYS))]
+        async with client_of(cluster) as client:
+            cache = client.cache("c")
+            for key in gone:
+                assert (await cache.remove(key)).id is None
+            if where == "middle":
+                for key in KEYS:
+                    await cache.put(key.decode(), b"later")
+        await cluster.until(cluster.are_equal)
+        node = cluster.up[0]
+        before = stored(node)
+        bare = [key for pairs in before for key, data in pairs if not read_head(data, where="").count]
+        assert len(bare) == len(gone)
+        for key in bare[::7]:
+            flip(node, key)
+        assert stored(node) != before
+        async with asyncio.timeout(MENDED_S):
+            while stored(node) != before:  # what lies above the low watermark is not looked at yet
+                await node.mending.mend(node.caches.named("c"))
+                await asyncio.sleep(0.01)
 
     with_cluster(tmp_path, act)
 

@@ -26,7 +26,7 @@ from eventlog.transport.blocking import BlockingConnection, connect, finished
 from eventlog.transport.greeting import GreetingOptions
 from eventlog.wire.eventlog_pb2 import Done, Get, Keys, LogEnds, Message, Poll, Size, TopologyChanged, Write
 from eventlog.wire.session import SessionOptions
-from tests.process.transport_ends import Answers, item, poll_answer, run, serving
+from tests.process.transport_ends import Answers, Silent, item, poll_answer, run, serving
 
 
 def opened(port, *, dispatch=None, **options):
@@ -118,13 +118,6 @@ def test_an_error_of_the_server_is_raised_here_as_it_was():
         assert ask(connection, Message(get=Get(key=b"k"))).message.get_answer.value == b"k"
 
     with_connection(act)
-
-
-class Silent(Answers):
-    """Answers no write."""
-
-    def write(self, exchange):
-        self.held.append(exchange)
 
 
 def test_a_request_without_answer_times_out_alone_and_its_late_answer_is_nobodys():

@@ -26,7 +26,7 @@ from eventlog.wire.eventlog_pb2 import Clear, Get, GetAnswer, Keys, LogEnds, Mes
 from eventlog.wire.frames import Codec
 from eventlog.wire.session import SessionOptions
 from tests.loops import skip
-from tests.process.transport_ends import LOOPS, Answers, connected, item, poll_answer, run, serving, until
+from tests.process.transport_ends import LOOPS, Answers, Silent, connected, item, poll_answer, run, serving, until
 
 each_loop = pytest.mark.parametrize("loop", LOOPS)
 
@@ -135,10 +135,6 @@ def test_a_request_without_answer_times_out_alone_and_its_late_answer_is_nobodys
 
 
 def test_a_write_that_times_out_or_is_lost_has_an_unknown_outcome_and_a_read_has_not():
-    class Silent(Answers):
-        def write(self, exchange):
-            self.held.append(exchange)
-
     async def main():
         answers = Silent()
         async with serving(answers) as (_, port), connected(port) as connection:
@@ -251,10 +247,6 @@ def test_losing_the_connection_fails_everything_in_flight(loop):
 )
 def test_what_was_asked_before_a_frame_came_damaged_is_lost_with_the_connection_and_a_change_may_be_done(end):
     """Whose frame it was tells nothing: the node may have done all of it, and its answers be what nobody can read any more."""
-
-    class Silent(Answers):
-        def write(self, exchange):
-            self.held.append(exchange)
 
     async def main():
         answers = Silent()

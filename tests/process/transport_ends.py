@@ -100,6 +100,13 @@ class Answers:
     watch = get_many = keys
 
 
+class Silent(Answers):
+    """Answers no write, as no poll."""
+
+    def write(self, exchange):
+        self.held.append(exchange)
+
+
 def item(count=0):
     return Message(stream_item=StreamItem(entries=Entries(count=count)))
 

@@ -116,7 +116,7 @@ def rows_of(events: EventColumns, shape: Shape, *, now_ms: int) -> RecordRows:
     if shape.form != "debezium":
         return _as_it_is(events, gone, shape)
     images = _had_one(events) & _has_image(events, shape), ~gone
-    if len(events) <= LOOP_MAX and shape.encoding == "json":
+    if len(events) <= LOOP_MAX and shape.encoding == "json" and shape.declared is None:
         return _few_rows(events, gone, images, shape, now_ms=now_ms)
     if shape.encoding == "avro":
         keys, values = avro.key_records(events, shape), avro.envelopes(events, images, shape, now_ms=now_ms, ops=_OP_NAMES)
@@ -200,7 +200,7 @@ def _envelopes(events: EventColumns, keys: Column, images: tuple[Mask, Mask], sh
 
 
 def _few_rows(events: EventColumns, gone: Mask, images: tuple[Mask, Mask], shape: Shape, *, now_ms: int) -> RecordRows:
-    """Return what `rows_of` does in `debezium` and JSON, event by event."""
+    """Return what `rows_of` does in `debezium` and JSON, event by event; values have no declared type."""
     layout, ends, (front, end) = _EnvelopeLayout(shape), _ends(now_ms, shape), _bounds_of_key(shape)
     snapshot, tombstones = shape.snapshot.encode(), gone.tolist() if shape.has_tombstones else [False] * len(gone)
     had, has = (mask.tolist() for mask in images)

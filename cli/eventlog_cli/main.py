@@ -102,7 +102,9 @@ class Root(LazyGroup):
         _open_standard_streams()
         _buffer_stdout()
         fixed = {"prog_name": "eventlog", "standalone_mode": False}
-        sys.exit(exit_code(lambda: super(Root, self).main(args, *rest, **options | fixed)))
+        code = exit_code(lambda: super(Root, self).main(args, *rest, **options | fixed))
+        _give_up_stderr()
+        sys.exit(code)
 
     def make_context(self, *args: Any, **options: Any) -> click.Context:
         """Read the command line; `--help` prints here."""
@@ -132,6 +134,14 @@ def _buffer_stdout() -> None:
         encoding, errors, is_terminal = sys.stdout.encoding, sys.stdout.errors, sys.stdout.isatty()
         sys.stdout.detach()  # type: ignore[union-attr]  # it has a buffer, so it can let go of it
         sys.stdout = io.TextIOWrapper(io.BufferedWriter(raw), encoding=encoding, errors=errors, line_buffering=is_terminal)
+
+
+def _give_up_stderr() -> None:
+    """Let go of what stderr did not take, on a full disk: the interpreter would try it once more, and end with an exit code of its own."""
+    try:
+        sys.stderr.flush()
+    except OSError:
+        drop(sys.stderr)
 
 
 def exit_code(action: Callable[[], object]) -> int:

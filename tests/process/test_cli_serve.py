@@ -95,8 +95,10 @@ def test_a_log_on_a_full_disk_keeps_no_node_from_its_work(tmp_path: Path) -> Non
 
 
 def test_an_error_that_cannot_be_written_keeps_its_exit_code() -> None:
+    buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
     with Path("/dev/full").open("w") as full:
-        assert subprocess.run([*PROGRAM, "nonsense"], stderr=full, timeout=60, check=False).returncode == 2
+        for environment in (buffered, {**buffered, "PYTHONUNBUFFERED": "1"}):
+            assert subprocess.run([*PROGRAM, "nonsense"], stderr=full, timeout=60, check=False, env=environment).returncode == 2
 
 
 def test_a_second_node_on_the_same_directory_is_refused(tmp_path: Path) -> None:

@@ -86,6 +86,7 @@ def test_the_disk_of_one_node_is_full_and_writes_come_back_with_the_space(tmp_pa
         ClusterProcesses(tmp_path, "--disk-reserve", "32MiB") as cluster,
         Trial(cluster, tmp_path) as trial,
     ):
+        cluster.spread()
         ballast = disk / "ballast"
         trial.happen("n3's disk is full", lambda: fill_up(ballast))
         found = cluster.until(lambda status: status.health == "unavailable")  # what n3 leads takes no writes, whoever is asked

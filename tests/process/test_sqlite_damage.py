@@ -196,9 +196,9 @@ def test_a_file_taken_away_under_a_running_store_acknowledges_nothing_more(path,
     asyncio.run(story())
 
 
-def test_a_path_that_cannot_be_a_file_is_unavailable(tmp_path):
+def test_a_path_that_cannot_be_a_file_is_refused(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(MetadataUnavailable):
+    with pytest.raises(BadConfig):
         asyncio.run(read_all(tmp_path / "file" / "meta.db", create=True))
     (tmp_path / "folder").mkdir()
     with pytest.raises(EventLogError):

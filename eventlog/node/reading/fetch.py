@@ -98,7 +98,7 @@ class Fetching:
             return
         places = zip(after.of.tolist(), after.ids.tolist(), strict=True)
         ranges = [log_range(segment, pull.cache.cache_id, after=id_, upto=found.upto) for segment, id_ in places if id_ < found.upto]
-        job = partial(_values_in, self._context.store, ranges)
+        job = partial(_values_in, self._context.store, ranges, upto=found.upto, bytes_max=pull.limits.nbytes)
         self._thread.run(pull.owner, job).add_done_callback(lambda done: _answer_found(exchange, pull, after, found=found, done=done))
 
     @staticmethod
@@ -270,20 +270,31 @@ def _answer(exchange: Exchange, pull: Pull, after: SegmentPositions, found: Deli
         exchange.fail(error)
 
 
-def _values_in(store: Store, ranges: Sequence[Range]) -> list[Pair]:
-    """Return all values of a log in some ranges of keys. Raises CorruptData: the engine cannot read them."""
-    return [pair for lower, upper in ranges for pair in store.read_log(lower, upper, bytes_max=NO_LIMIT)]
+def _values_in(store: Store, ranges: Sequence[Range], *, upto: int, bytes_max: int) -> Fetched:
+    """Return all values of a log in some ranges of keys, one a segment, as far as about so many bytes go.
+
+    Raises:
+        CorruptData: the engine cannot read them.
+    """
+    pairs: list[Pair] = []
+    share = max(bytes_max // max(len(ranges), 1), 1)
+    for lower, upper in ranges:
+        found = store.read_log(lower, upper, bytes_max=share)
+        if sum(len(value) for _, value in found) >= share:
+            upto = min(upto, parse_log_key(found[-1][0])[2])
+        pairs += found
+    return Fetched(upto=upto, pairs=[pair for pair in pairs if parse_log_key(pair[0])[2] <= upto])
 
 
-def _answer_found(exchange: Exchange, pull: Pull, after: SegmentPositions, *, found: Delivered, done: "asyncio.Future[list[Pair]]") -> None:
+def _answer_found(exchange: Exchange, pull: Pull, after: SegmentPositions, *, found: Delivered, done: "asyncio.Future[Fetched]") -> None:
     error = Stopping() if done.cancelled() else done.exception()
     if error is not None:
         assert isinstance(error, EventLogError), "reading the store fails with errors of ours"
         _answer(exchange, pull, after, error)
         return
-    pairs = done.result()
-    parts = tuple(Part(length=len(value), runs=0, segment=parse_log_key(key)[0], events=0) for key, value in pairs)
-    _answer(exchange, pull, after, replace(found, parts=parts, body=tuple(value for _, value in pairs)))
+    whole = done.result()
+    parts = tuple(Part(length=len(value), runs=0, segment=parse_log_key(key)[0], events=0) for key, value in whole.pairs)
+    _answer(exchange, pull, after, replace(found, upto=whole.upto, parts=parts, body=tuple(value for _, value in whole.pairs)))
 
 
 def _values_of(reply: Reply) -> list[tuple[int, bytes]]:

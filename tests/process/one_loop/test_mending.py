@@ -7,9 +7,11 @@ import pytest
 from eventlog.batch.layout import read_head
 from eventlog.errors import CorruptData, NotPrimary
 from eventlog.hashing import hash_key, segment_of
+from eventlog.limits import ANSWER_BYTES_MAX
 from eventlog.node.copying.mending import Damage, find_damage
+from eventlog.node.reading.fetch import pairs_of
 from eventlog.segment.keys import cache_range, parse_log_key
-from eventlog.wire.eventlog_pb2 import Consistency, Get, Message
+from eventlog.wire.eventlog_pb2 import Consistency, Fetch, Get, Message
 from tests.node.asking import read_all
 from tests.process.one_loop.clients import cache_id, client_of, on_spread_cluster
 from tests.process.one_loop.cluster import SEGMENTS, with_cluster
@@ -94,6 +96,34 @@ def test_a_value_without_events_is_mended_as_well(tmp_path, where):
             while stored(node) != before:  # what lies above the low watermark is not looked at yet
                 await node.mending.mend(node.caches.named("c"))
                 await asyncio.sleep(0.01)
+
+    with_cluster(tmp_path, act)
+
+
+@pytest.mark.parametrize(("bytes_max", "answers"), [(1, 2), (300, 2), (0, 1)])
+def test_a_log_is_given_away_whole_in_answers_of_bounded_size(tmp_path, bytes_max, answers):
+    """What has no events is no part of what readers are given, so it is bounded by itself."""
+
+    async def act(cluster):
+        await filled(cluster)
+        async with client_of(cluster) as client:
+            cache = client.cache("c")
+            for number in range(3 * len(KEYS)):
+                await cache.remove(f"gone-{number}")
+        await cluster.until(cluster.are_equal)
+        node, other = cluster.up[:2]
+        segment, pairs = max(enumerate(stored(other)), key=lambda found: len(found[1]))
+        cache_id = node.caches.named("c").cache_id
+        found, after, upto, asked = [], 0, parse_log_key(pairs[-1][0])[2], 0
+        while after < upto:
+            request = Fetch(cache_id=cache_id, segments=[segment], after=[after], upto=upto, max_bytes=bytes_max, all=True)
+            reply = await node.peers.send(other.number, Message(fetch=request), timeout_ms=10_000)
+            given = pairs_of(reply, cache_id=cache_id)
+            assert sum(len(value) for _, value in given[:-1]) < (bytes_max or ANSWER_BYTES_MAX)
+            assert reply.message.fetch_answer.upto > after
+            found, after, asked = [*found, *given], reply.message.fetch_answer.upto, asked + 1
+        assert found == pairs
+        assert asked >= answers
 
     with_cluster(tmp_path, act)
 

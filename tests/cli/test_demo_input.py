@@ -2,6 +2,8 @@
 
 import gzip
 import shlex
+import signal
+import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
 from importlib.resources import files
@@ -109,6 +111,22 @@ def test_the_scripts_start_every_node_with_its_own_name_and_stop_those_that_run(
     assert [line[line.index("--listen") + 1] for line in lines] == ["127.0.0.1:5", "127.0.0.1:6"]
     assert [line[-1] for line in lines] == [f">{tmp_path / name}.pid" for name in ("n1", "n2")]
     assert f"{tmp_path}/*.pid" in stop.read_text()
+
+
+def test_the_script_that_stops_nodes_ends_each_once_and_nothing_where_none_runs(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path, count=1, listen="127.0.0.1:5")
+    _, stop = cluster.write_scripts(("eventlog",))
+    sleeping = [subprocess.Popen(["sleep", "60"]) for _ in range(2)]
+    for number, child in enumerate(sleeping):
+        (tmp_path / f"n{number}.pid").write_text(f"{child.pid}\n")
+    with subprocess.Popen(["sh", str(stop)]) as stopping:
+        assert [child.wait(30) for child in sleeping] == [-signal.SIGTERM] * 2
+        assert stopping.wait(30) == 0
+    again = subprocess.run(["sh", str(stop)], capture_output=True, timeout=30, check=True)
+    assert again.stderr == b""
+    (tmp_path / "n1.pid").write_text("1\n")
+    cluster.stop()
+    assert not list(tmp_path.glob("*.pid"))
 
 
 def test_the_scripts_find_the_program_from_everywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

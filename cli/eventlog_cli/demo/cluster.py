@@ -125,6 +125,8 @@ class Cluster:
         """Ask all nodes to end, the first last, and wait."""
         for node in reversed(self.nodes):
             node.stop()
+        for pid in self.directory.glob("*.pid"):
+            pid.unlink()  # it may be another process's by the time the script is called
 
     def write_scripts(self, program: tuple[str, ...]) -> tuple[Path, Path]:
         """Write shell scripts that start all nodes again, and stop them and wait for that; return where they are.
@@ -146,7 +148,10 @@ class Cluster:
 
 
 _STOP = """\
-pids=$(cat {pids})
+set -- {pids}
+[ -e "$1" ] || exit 0
+pids=$(cat "$@")
+rm "$@"
 kill $pids
 for pid in $pids; do
     for look in $(seq 200); do

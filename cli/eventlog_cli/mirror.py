@@ -1,17 +1,30 @@
 """`eventlog mirror`: caches written into topics of Kafka, each event once for readers of committed records."""
 
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import click
 
+from eventlog.errors import MirrorNotFound
 from eventlog_cli.conventions import common_options, open_client, settings
 from eventlog_cli.lazy import SynonymGroup
 from eventlog_cli.output import id_fields, note, print_row, print_text, table
 from eventlog_cli.parameters import ID, PARAM, POSITIVE, SIZE, SPAN, Parsed, format_seconds, parse_id
 
 if TYPE_CHECKING:
-    from eventlog.client.mirrors import AddedMirror, MirrorDifference, MirrorInfo, MirrorVerification, ShardInfo
+    from collections.abc import Sequence
+
+    from eventlog.client.mirrors import AddedMirror, MirrorDifference, MirrorInfo, MirrorStatus, MirrorVerification, ShardInfo
+
+
+class ListedMirrors(Protocol):
+    """The mirrors of a cluster, as far as `list` asks."""
+
+    def list(self) -> "list[MirrorInfo]": ...
+
+    def status(self, mirror: str, /) -> "MirrorStatus": ...
+
 
 MIRROR = click.argument("mirror", metavar="NAME")
 EXIT_BEHIND = 3
@@ -86,6 +99,9 @@ def command() -> None:
 @common_options
 def add(cache_name: str, *, topic_settings: tuple[tuple[str, Any], ...], select: str | None, schema: str | None, **options: Any) -> None:
     """Write what happens in CACHE into a topic of Kafka, from --from on."""
+    for name, value in (options | {"select": select, "schema": schema}).items():
+        if value == "":  # a variable of a script that is not set must not mean what is taken where nothing is given
+            raise click.UsageError(f"--{name.replace('_', '-')} is empty: leave it out, or give one")
     options["topic_settings"] = {name: value if isinstance(value, str) else str(value).lower() for name, value in topic_settings}
     options["select"] = select.split(",") if select else None
     options |= _schema(schema)
@@ -101,9 +117,15 @@ def _schema(given: str | None) -> dict[str, str]:
     """Return what `--schema` says: a file that is there, else a subject."""
     if given is None:
         return {}
-    if not (file := Path(given)).is_file():
-        return {"schema_subject": given}
-    return {"schema": file.read_text(), "schema_type": "json" if file.suffix == ".json" else "avro"}
+    file = Path(given)
+    if file.is_file():
+        try:
+            return {"schema": file.read_text(encoding="utf-8"), "schema_type": "json" if file.suffix == ".json" else "avro"}
+        except UnicodeDecodeError as error:
+            raise click.BadParameter(f"{given} is not UTF-8", param_hint="--schema") from error
+    if "/" in given or file.suffix in {".avsc", ".json"}:
+        raise click.BadParameter(f"{given} is no file", param_hint="--schema")
+    return {"schema_subject": given}
 
 
 def _tell(added: "AddedMirror", *, is_dry: bool) -> None:
@@ -131,7 +153,7 @@ def _fields(mirror: "MirrorInfo") -> dict[str, Any]:
 def list_() -> None:
     """Print all mirrors, and how many events are not in Kafka yet."""
     with open_client() as client:
-        found = [(one, client.mirrors.status(one.name).shards) for one in client.mirrors.list()]
+        found = shards_of_all(client.mirrors)
     rows = [(one, _worst(one, shards), sum(shard.lag_events for shard in shards)) for one, shards in found]
     if settings().is_json:
         for one, state, lag in rows:
@@ -139,6 +161,15 @@ def list_() -> None:
         return
     heads = ("mirror", "cache", "kafka", "topic", "format", "state", "lag")
     print_text(table(heads, [(one.name, one.cache, one.kafka, one.topic, one.format, state, lag) for one, state, lag in rows]))
+
+
+def shards_of_all(mirrors: "ListedMirrors") -> "list[tuple[MirrorInfo, Sequence[ShardInfo]]]":
+    """Return all mirrors and how their shards stand, without those that are removed meanwhile."""
+    found = []
+    for one in mirrors.list():
+        with suppress(MirrorNotFound):
+            found.append((one, mirrors.status(one.name).shards))
+    return found
 
 
 def _worst(mirror: "MirrorInfo", shards: "list[ShardInfo] | Any") -> str:

@@ -8,7 +8,6 @@ import re
 import socket
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, dataclass, field, fields
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import urlsplit
@@ -80,9 +79,9 @@ class Outbound:
         """
         if (found := self.kafka.get(name)) is not None:
             return found
-        if all(_ADDRESS.fullmatch(address.strip()) for address in name.split(",")):
+        if all(is_address(address.strip()) for address in name.split(",")):
             return KafkaConnection(bootstrap=name)
-        raise self._no_table("kafka", name, self.kafka)
+        raise self._no_table("kafka", name, self.kafka, instead="HOST:PORT")
 
     def registry_at(self, name: str) -> RegistryConnection:
         """Return the registry of a name, or at a URL.
@@ -94,13 +93,13 @@ class Outbound:
         if (found := self.registry.get(name)) is not None:
             return found
         if "://" not in name:
-            raise self._no_table("registry", name, self.registry)
+            raise self._no_table("registry", name, self.registry, instead="URL")
         if why := why_no_registry(name):
             raise InvalidArgument(why=f"the registry {why}")
         return RegistryConnection(url=name)
 
-    def _no_table(self, kind: str, name: str, known: Mapping[str, object]) -> NoConnection:
-        why = f"has no table [{kind}.{name}] in its file; it has {', '.join(sorted(known)) or 'none'}"
+    def _no_table(self, kind: str, name: str, known: Mapping[str, object], *, instead: str) -> NoConnection:
+        why = f"has no table [{kind}.{name}] in its file; it has {', '.join(sorted(known)) or 'none'}, and {name!r} is no {instead}"
         return NoConnection(node=self.node, why=why)
 
     def check(self, host: str, port: int) -> None:
@@ -119,11 +118,21 @@ class Outbound:
     def check_found(self, host: str, port: int, found: Collection[str]) -> None:
         """Refuse the same of a name that resolved to what was `found`. Raises OutboundRefused."""
         asked = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-        if any(fnmatchcase(asked.lower(), pattern.lower()) for pattern in self.allow):
+        if any(_is_like(asked.lower(), pattern.lower()) for pattern in self.allow):
             return
         if not self.allow and found and all(ipaddress.ip_address(one).is_loopback for one in found):
             return
         raise OutboundRefused(node=self.node, address=asked, allowed=", ".join(self.allow) or "nothing, so this machine alone")
+
+
+def is_address(text: str) -> bool:
+    """Return whether a text is HOST:PORT, and a port that there can be."""
+    return _ADDRESS.fullmatch(text) is not None and 0 < int(text.rpartition(":")[2]) < 1 << 16
+
+
+def _is_like(address: str, pattern: str) -> bool:
+    """Return whether an address is like a pattern, in which `*` stands for anything; `fnmatch` takes brackets for a set of letters."""
+    return re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), address) is not None
 
 
 def is_loopback(host: str) -> bool:
@@ -217,7 +226,7 @@ def _spelt(option: str, table: object, kind: "type[DataclassInstance]") -> dict[
 
 def _checked(option: str, found: KafkaConnection) -> KafkaConnection:
     is_sasl, is_encrypted = found.security.startswith("SASL"), found.security.endswith("SSL")
-    bad = [address for address in found.addresses if _ADDRESS.fullmatch(address) is None]
+    bad = [address for address in found.addresses if not is_address(address)]
     for name, is_wrong, why in (
         ("bootstrap", bool(bad), f"{', '.join(map(repr, bad))}: write HOST:PORT, with commas between several"),
         ("security", found.security not in SECURITIES, f"{found.security!r}: use {', '.join(SECURITIES)}"),

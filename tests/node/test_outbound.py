@@ -65,6 +65,8 @@ def test_tables_of_a_file_are_connections_and_reach_the_children_of_a_node(tmp_p
         ("[kafka]\nmain = 1", "kafka.main", "not a table"),
         ("[kafka.main]", "bootstrap", "name at least one"),
         ('[kafka.main]\nbootstrap = "b1"', "bootstrap", "HOST:PORT"),
+        ('[kafka.main]\nbootstrap = "b1:9092,b2:65536"', "bootstrap", "'b2:65536': write HOST:PORT"),
+        ('[kafka.main]\nbootstrap = "b1:0"', "bootstrap", "HOST:PORT"),
         ("[kafka.main]\nbootstrap = 9092", "bootstrap", "not a text"),
         ('[kafka."a b"]\nbootstrap = "b:1"', "kafka.a b", "a name is"),
         ('[kafka.main]\nbootstrap = "b:1"\npassword = "x"', "kafka.main.password", "no such setting"),
@@ -102,6 +104,12 @@ def test_a_name_is_a_table_or_an_address():
     assert found.connection("127.0.0.1:9092,[::1]:9092").addresses == ["127.0.0.1:9092", "[::1]:9092"]
     with pytest.raises(NoConnection, match=r"node n1 has no table \[kafka.other\] in its file; it has main"):
         found.connection("other")
+
+
+@pytest.mark.parametrize("given", ["127.0.0.1", "127.0.0.1:65536", "127.0.0.1:0", "b:1,", ""])
+def test_what_is_neither_a_table_nor_an_address_is_said_to_be(given):
+    with pytest.raises(NoConnection, match=f"and '{given}' is no HOST:PORT"):
+        outbound().connection(given)
 
 
 def test_a_registry_is_a_table_or_a_url():
@@ -149,6 +157,11 @@ def test_this_machine_may_be_reached_unless_others_are_named(host):
         (("*.example.com:9093",), "b1.example.com", 9092, False),
         (("*.example.com:9093",), "example.com.evil.org", 9093, False),
         (("*:*",), "anywhere.org", 1, True),
+        (("[::1]:9092",), "::1", 9092, True),
+        (("[fe80::*]:*",), "fe80::1", 9092, True),
+        (("[::1]:9092",), "::2", 9092, False),
+        (("[::1]:9092",), "1", 9092, False),
+        (("b.org:9092",), "bxorg", 9092, False),
     ],
 )
 def test_patterns_say_where_connections_may_lead(allow, host, port, may):

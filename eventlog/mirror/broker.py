@@ -64,8 +64,8 @@ class Kafka(Protocol):
         """Return whether nothing was ever written into some partitions of a topic."""
         ...
 
-    async def create(self, topic: str, *, partitions: int, settings: Mapping[str, str]) -> None:
-        """Make a topic; one that is there is left as it is."""
+    async def create(self, topic: str, *, partitions: int, settings: Mapping[str, str], dry_run: bool = False) -> None:
+        """Make a topic; one that is there is left as it is. With `dry_run` only raise what making it would."""
         ...
 
     async def delete(self, topic: str) -> None:

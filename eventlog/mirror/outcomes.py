@@ -30,6 +30,7 @@ NO_LEADER: Final = 5
 NO_COORDINATOR: Final = 15
 FEW_REPLICAS: Final = 19
 NOT_ALLOWED: Final = 29  # for a topic
+BAD_SETTING: Final = 40  # of a topic
 OTHER_TOPIC: Final = 103  # one of the same name that was made since
 _FENCED: Final = (22, 47, 90)
 _BROKEN_SEQUENCE: Final = (45, 46, 48, 49, 59)

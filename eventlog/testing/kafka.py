@@ -13,7 +13,7 @@ from typing import Final, Protocol
 
 from eventlog.kafka.records import RecordBatch
 from eventlog.mirror.broker import RECORD_BYTES_MAX_DEFAULT, TopicRecord, Trouble
-from eventlog.mirror.outcomes import UNKNOWN_TOPIC
+from eventlog.mirror.outcomes import BAD_SETTING, UNKNOWN_TOPIC
 
 FENCED: Final = 90
 TOO_LARGE: Final = 10
@@ -204,10 +204,15 @@ class FakeKafka:
         async with self._asked() as brokers:
             return not any(brokers.log(topic, partition) for partition in partitions)
 
-    async def create(self, topic: str, *, partitions: int, settings: Mapping[str, str]) -> None:
+    async def create(self, topic: str, *, partitions: int, settings: Mapping[str, str], dry_run: bool = False) -> None:
         """Make a topic."""
         async with self._asked() as brokers:
-            bytes_max = int(settings.get(_RECORD_BYTES_MAX, RECORD_BYTES_MAX_DEFAULT))
+            text = settings.get(_RECORD_BYTES_MAX, str(RECORD_BYTES_MAX_DEFAULT))
+            if topic not in brokers.topics and not text.isdigit():
+                raise Trouble(BAD_SETTING, f"topic {topic} cannot be made: {_RECORD_BYTES_MAX} is {text}")
+            if dry_run:
+                return
+            bytes_max = int(text)
             brokers.topics.setdefault(topic, _Topic(partitions=[[] for _ in range(partitions)], record_bytes_max=bytes_max))
 
     async def delete(self, topic: str) -> None:

@@ -19,7 +19,7 @@ import pytest
 from eventlog.events import Kind
 from eventlog.kafka.records import EventHeaders, RecordBatch, Records, build_batches
 from eventlog.mirror.broker import Kafka, TopicRecord, Trouble
-from eventlog.mirror.outcomes import outcome_of
+from eventlog.mirror.outcomes import BAD_SETTING, outcome_of
 
 PARTITIONS = 2
 
@@ -79,6 +79,20 @@ class KafkaContract(ABC):
             await kafka.delete(f"{topic}-not")
             while await kafka.partitions([topic]):
                 continue
+
+        run(work())
+
+    def test_a_topic_that_cannot_be_made_is_refused_also_where_none_is_to_be_made(self, topic: str) -> None:
+        async def work() -> None:
+            kafka = self.client()
+            await kafka.create(topic, partitions=1, settings={"max.message.bytes": "1000"}, dry_run=True)
+            for dry_run in (True, False):
+                with pytest.raises(Trouble, match=topic) as refused:
+                    await kafka.create(topic, partitions=1, settings={"max.message.bytes": "many"}, dry_run=dry_run)
+                assert refused.value.code == BAD_SETTING
+            assert await kafka.partitions([topic]) == {}
+            await kafka.create(topic, partitions=1, settings={})
+            await kafka.create(topic, partitions=1, settings={"max.message.bytes": "many"}, dry_run=True)
 
         run(work())
 

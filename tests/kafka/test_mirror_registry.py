@@ -94,6 +94,24 @@ def test_a_shard_waits_for_the_registry_and_halts_where_it_refuses(
     assert client.mirrors.verify(name).is_alike
 
 
+@pytest.mark.parametrize("is_own", [True, False])
+def test_a_dry_run_asks_the_registry_and_leaves_nothing_there(
+    node: NodeProcess, client: blocking.Client, other: NodeProcess, broker: str, name: str, is_own: bool
+) -> None:
+    client.create_cache(name)
+    asked, registry = (node, "internal") if is_own else (other, f"http://{other.http}")
+    given: dict[str, Any] = {"kafka": broker, "encoding": "avro", "schema": json.dumps(ORDER), "registry": registry, "dry_run": True}
+    client.mirrors.add(name, **given)
+    assert [subject for subject in ask(asked, "GET", "/subjects") if name in subject] == []
+    ask(asked, "POST", f"/subjects/eventlog.{name}-value/versions", {"schema": '"long"'})
+    with pytest.raises(SchemaRefused, match=f"eventlog.{name}-value.*incompatible with an earlier schema: .*cannot read"):
+        client.mirrors.add(name, **given)
+    other.kill()
+    if not is_own:
+        with pytest.raises(RegistryFailed, match="does not answer"):
+            client.mirrors.add(name, **given)
+
+
 def test_what_cannot_be_asked_is_refused_at_add_in_one_sentence(
     node: NodeProcess, client: blocking.Client, other: NodeProcess, broker: str, name: str
 ) -> None:
@@ -122,6 +140,5 @@ def test_what_cannot_be_asked_is_refused_at_add_in_one_sentence(
     assert name not in {mirror.name for mirror in client.mirrors.list()}
     assert f"mirror.{name}" not in {one.id for one in client.listeners.list()}
     assert "hunter2" not in node.log_text()
-    assert client.mirrors.add(name, kafka=broker, encoding="avro", registry=f"http://{other.http}", dry_run=True).mirror.registry
     client.mirrors.add(name, kafka=broker, encoding="avro", schema=json.dumps(ORDER), registry="internal")
     assert not client.mirrors.status(name, wait_ms=WAIT_MS).is_behind

@@ -73,6 +73,42 @@ def registered(url: str, *allow: str) -> int:
     return asyncio.run(HttpRegistry(url, outbound(*allow)).register("shop.orders-value", '{"type": "long"}'))
 
 
+def checked(url: str) -> None:
+    asyncio.run(HttpRegistry(url, outbound()).check("shop.orders-value", '{"type": "long"}'))
+
+
+@pytest.mark.parametrize(
+    ("status", "answer"),
+    [
+        (200, {"is_compatible": True}),
+        (404, {"error_code": 40401, "message": "Subject not found"}),
+        (404, {"error_code": 40402, "message": "Version not found"}),
+    ],
+)
+def test_what_can_follow_is_asked_for_without_being_registered(status: int, answer: dict[str, Any]) -> None:
+    with serving(Played(status=status, answer=json.dumps(answer).encode())) as played:
+        checked(f"http://127.0.0.1:{played.port}/avro")
+    (asked,) = played.asked
+    assert (asked["method"], asked["path"]) == ("POST", "/avro/compatibility/subjects/shop.orders-value/versions/latest?verbose=true")
+    assert json.loads(asked["body"]) == {"schema": '{"type": "long"}', "schemaType": "AVRO"}
+
+
+@pytest.mark.parametrize(
+    ("status", "answer", "kind", "why"),
+    [
+        (200, {"is_compatible": False, "messages": ["a field", "another"]}, SchemaRefused, "incompatible .*schema: a field; another"),
+        (200, {"is_compatible": False}, SchemaRefused, "incompatible with an earlier schema$"),
+        (200, {"id": 7}, RegistryFailed, "without a judgement"),
+        (422, {"error_code": 42201, "message": "Invalid schema"}, SchemaRefused, "Invalid schema"),
+        (404, {"error_code": 404, "message": "HTTP 404 Not Found"}, SchemaRefused, "HTTP 404 Not Found"),
+        (500, {"error_code": 50001, "message": "store"}, RegistryFailed, "answers 500"),
+    ],
+)
+def test_what_cannot_follow_is_refused_in_one_sentence(status: int, answer: Any, kind: type[EventLogError], why: str) -> None:
+    with serving(Played(status=status, answer=json.dumps(answer).encode())) as played, pytest.raises(kind, match=why):
+        checked(f"http://127.0.0.1:{played.port}")
+
+
 @pytest.mark.parametrize("path", ["", "/", "/avro/"])
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
 def test_a_schema_is_registered_as_confluents_clients_do(path: str, host: str) -> None:

@@ -199,20 +199,22 @@ class AioKafka:
         async with _told(), self._consumer("read_uncommitted", *places) as consumer:
             return not any((await consumer.end_offsets(places)).values())
 
-    async def create(self, topic: str, *, partitions: int, settings: Mapping[str, str]) -> None:
+    async def create(self, topic: str, *, partitions: int, settings: Mapping[str, str], dry_run: bool = False) -> None:
         """Make a topic with as many replicas as the brokers give by default; one that is there is left as it is.
 
-        Returns when the brokers know of it.
+        Returns when the brokers know of it. With `dry_run` they are only asked whether they would make it.
 
         Raises:
             Trouble: Kafka does not.
         """
         made = NewTopic(topic, partitions, -1, replica_assignments={}, topic_configs=dict(settings))
         async with self._admin() as admin, _told():
-            answer = await admin.create_topics([made])
+            answer = await admin.create_topics([made], validate_only=dry_run)
         for name, code, *rest in answer.topic_errors:
             if code not in {0, _TOPIC_EXISTS}:
                 raise Trouble(code, f"topic {name} cannot be made: {' '.join(filter(None, rest)) or for_code(code).__name__}")
+        if dry_run:
+            return
         async with _told():
             while topic not in await self.partitions([topic]):  # noqa: ASYNC110 -- nothing but asking tells
                 await asyncio.sleep(_AGAIN_S)

@@ -34,7 +34,7 @@ from eventlog.integrations.kafka.registries import INTERNAL, HttpRegistry, Mirro
 from eventlog.integrations.kafka.shard import Shard
 from eventlog.integrations.kafka.signals import Signals
 from eventlog.integrations.kafka.source import Inside, Source
-from eventlog.integrations.kafka.telling import registered, shape_of
+from eventlog.integrations.kafka.telling import compatible, registered, shape_of
 from eventlog.integrations.kafka.verifying import Verifying
 from eventlog.kafka.shape import Shape
 from eventlog.limits import GIB, MIRROR_INTERVAL_MS_DEFAULT, MIRRORS_HELD_BYTES_MAX, REQUEST_TIMEOUT_MS_DEFAULT
@@ -42,7 +42,7 @@ from eventlog.mirror import book as books
 from eventlog.mirror import letters
 from eventlog.mirror.book import Book, Mirror
 from eventlog.mirror.broker import Kafka, Trouble
-from eventlog.mirror.outcomes import STANDING
+from eventlog.mirror.outcomes import BAD_SETTING, STANDING
 from eventlog.mirror.progress import StaleTerm
 from eventlog.mirror.report import Report
 from eventlog.mirror.shards import homes, segments_of
@@ -313,11 +313,17 @@ class Mirrors:
         kafka = self._open_kafka(wanted.kafka)
         try:
             await self._check_topics(kafka, wanted)
-            await self._check_beginning(wanted, cache, request)
-            if not request.dry_run:
+            begin = await self._check_beginning(wanted, cache, request)
+            if request.dry_run:
+                await compatible(self.shape(wanted), registry)
+                await kafka.create(wanted.topic, partitions=wanted.partitions, settings=wanted.topic_settings, dry_run=True)
+                wanted = msgspec.structs.replace(wanted, from_id=begin)
+            else:
                 await self.telling(wanted)  # the registry has its schemas before anything is written
                 wanted = await self._begin(kafka, wanted, request)
         except Trouble as trouble:
+            if trouble.code == BAD_SETTING:
+                raise InvalidArgument(why=str(trouble)) from trouble
             raise KafkaFailed(kafka=wanted.kafka, why=str(trouble)) from trouble
         nodes = [self._node.leader_of(home) for home in homes(wanted, segments=self._node.segments)]
         exchange.answer(Message(add_mirror_answer=pb.AddMirrorAnswer(mirror=told(wanted), why_format=why_format, nodes=nodes)))
@@ -369,18 +375,17 @@ class Mirrors:
                     why=f"topic {topic} is there with {found[topic]} partitions, and has to have {partitions}: give --partitions or --topic"
                 )
 
-    async def _check_beginning(self, mirror: Mirror, cache: CacheState, request: pb.AddMirror) -> None:
-        """Refuse a beginning that lies ahead, and Debezium's envelopes of events behind it that do not say what they replaced.
+    async def _check_beginning(self, mirror: Mirror, cache: CacheState, request: pb.AddMirror) -> int:
+        """Return behind which id a mirror begins.
 
-        Those are of a time when the cache kept no before-images. Behind its last alteration it keeps them, so only what lies before that
-        is read; a node may have heard of it somewhat later.
+        One that lies ahead is refused, and Debezium's envelopes of events behind it that do not say what they replaced. Those are of a
+        time when the cache kept no before-images. Behind its last alteration it keeps them, so only what lies before that is read; a node
+        may have heard of it somewhat later.
         """
         begin = begin_at(request, last_id=(last_id := await self._end()), first_id=(await self._log_ends(mirror)).first_id)
-        if mirror.format != "debezium":
-            return
         until = min(last_id, cache.from_id + (_HEARD_MS << TIME_SHIFT))
-        if until <= begin:
-            return
+        if mirror.format != "debezium" or until <= begin:
+            return begin
         async with self.source(mirror) as source:
             lacking = await source.last_without_before(self.shape(mirror), after=begin, until=until)
         if lacking:
@@ -388,6 +393,7 @@ class Mirrors:
                 f"events of cache {mirror.cache} say what they replaced only behind id {lacking}: give --from {lacking}, or --format upsert"
             )
             raise InvalidArgument(why=why)
+        return begin
 
     async def _begin(self, kafka: Kafka, mirror: Mirror, request: pb.AddMirror) -> Mirror:
         """Make what a mirror needs, and write it into the book last: from then on it runs."""

@@ -30,6 +30,7 @@ _ANSWER_BYTES_MAX: Final = 7 * SCHEMA_BYTES_MAX  # a schema in JSON, each of its
 _WORDS_MAX: Final = 500  # of what a registry says
 _TYPE: Final = "application/vnd.schemaregistry.v1+json"
 _TYPES: Final = ("avro", "json")
+_ABSENT: Final = (40401, 40402)  # a subject, or a version of one: whatever comes is its first
 
 
 class MirrorRegistry(Protocol):
@@ -42,6 +43,10 @@ class MirrorRegistry(Protocol):
             SchemaRefused: the registry does not take it, as one that cannot follow the subject's last.
             Unavailable: it does not answer.
         """
+        ...
+
+    async def check(self, subject: str, schema: str) -> None:
+        """Refuse an Avro schema that cannot follow the last one of a subject, if there is one. Raises what `register` does."""
         ...
 
     async def latest(self, subject: str) -> tuple[str, str]:
@@ -67,6 +72,15 @@ class OwnRegistry:
             raise SchemaRefused(subject=subject, why=refusal.message) from refusal
         return int(found["id"])
 
+    async def check(self, subject: str, schema: str) -> None:
+        asked = partial(requests.compatibility, subject=subject, word="latest", given=Given(schema=schema))
+        try:
+            found = await self._schemas.judge(asked, await self._schemas.read())
+        except Refusal as refusal:
+            raise SchemaRefused(subject=subject, why=refusal.message) from refusal
+        if found:
+            raise SchemaRefused(subject=subject, why=_cannot_follow(found))
+
     async def latest(self, subject: str) -> tuple[str, str]:
         try:
             found = requests.version(await self._schemas.read(), subject, "latest")
@@ -85,19 +99,26 @@ class HttpRegistry:
         self.name = name
 
     async def register(self, subject: str, schema: str) -> int:
-        found = await self._ask("POST", subject, "versions", data={"schema": schema, "schemaType": "AVRO"})
+        found = await self._ask("POST", subject, "/subjects/{}/versions", schema=schema)
         if type(number := found.get("id")) is not int or not 0 <= number < 1 << 31:
             raise self._failed("answers a registration without an id: it is no registry")
         return number
 
+    async def check(self, subject: str, schema: str) -> None:
+        found = await self._ask("POST", subject, "/compatibility/subjects/{}/versions/latest?verbose=true", schema=schema)
+        if found.get("is_compatible") is False:
+            raise SchemaRefused(subject=subject, why=_cannot_follow(found.get("messages")))
+        if found.get("is_compatible") is not True and found.get("error_code") not in _ABSENT:
+            raise self._failed("answers without a judgement: it is no registry")
+
     async def latest(self, subject: str) -> tuple[str, str]:
-        found = await self._ask("GET", subject, "versions/latest")
+        found = await self._ask("GET", subject, "/subjects/{}/versions/latest")
         if not isinstance(found.get("schema"), str):
             raise self._failed("answers without a schema: it is no registry")
         return _told(subject, found)
 
-    async def _ask(self, method: str, subject: str, what: str, *, data: Any = None) -> dict[str, Any]:
-        """Return what is answered about a subject.
+    async def _ask(self, method: str, subject: str, path: str, *, schema: str | None = None) -> dict[str, Any]:
+        """Return what is answered about a subject. `path` has `{}` where it stands.
 
         Raises:
             SchemaRefused: the registry says no.
@@ -105,7 +126,7 @@ class HttpRegistry:
             OutboundRefused: this node may not connect to it.
             BadConfig: a file with a secret cannot be read.
         """
-        url = URL(f"{self._connection.url.rstrip('/')}/subjects/{quote(subject, safe='')}/{what}", encoded=True)
+        url = URL(self._connection.url.rstrip("/") + path.format(quote(subject, safe="")), encoded=True)
         secrets, context = await asyncio.to_thread(self._secrets)
         if url.host is None or url.port is None:
             raise self._failed("has a URL without a host")
@@ -114,7 +135,7 @@ class HttpRegistry:
                 self._outbound.check_found(url.host, url.port, [url.host])
             connector = TCPConnector(resolver=_CheckedResolver(self._outbound), use_dns_cache=False, ssl=context)
             async with asyncio.timeout(WAIT_S), ClientSession(connector=connector, cookie_jar=DummyCookieJar()) as session:
-                body = None if data is None else msgspec.json.encode(data)
+                body = None if schema is None else msgspec.json.encode({"schema": schema, "schemaType": "AVRO"})
                 headers = {"Accept": f"{_TYPE}, application/json"} | ({"Content-Type": _TYPE} if body else {}) | secrets
                 async with session.request(method, url, data=body, headers=headers, allow_redirects=False) as answer:
                     content = bytearray()
@@ -129,14 +150,14 @@ class HttpRegistry:
             raise self._failed(f"does not answer: {_line(str(error.os_error))}") from error
         except (ClientError, OSError, ValueError) as error:
             raise self._failed(f"does not answer as one: {type(error).__name__} {_line(str(error))}") from error
-        return self._judged(status, bytes(content), subject=subject)
+        return self._judged(status, bytes(content), subject=subject, is_check=path.startswith("/compatibility"))
 
-    def _judged(self, status: int, content: bytes, *, subject: str) -> dict[str, Any]:
+    def _judged(self, status: int, content: bytes, *, subject: str, is_check: bool) -> dict[str, Any]:
         try:
             found = msgspec.json.decode(content)
         except (ValueError, RecursionError):
             found = None
-        if status == 200 and isinstance(found, dict):
+        if isinstance(found, dict) and (status == 200 or (is_check and found.get("error_code") in _ABSENT)):
             return found
         if status in {401, 403}:
             raise SchemaRefused(subject=subject, why=f"{self.name} answers {status}: it does not take this node's user and password")
@@ -187,6 +208,12 @@ def _is_address(host: str) -> bool:
 
 def _line(text: str) -> str:
     return " ".join(text.split())[:_WORDS_MAX]
+
+
+def _cannot_follow(messages: object) -> str:
+    """Return why a schema is refused, with what a registry says of it."""
+    words = "; ".join(map(str, messages)) if isinstance(messages, list) else ""
+    return f"it is incompatible with an earlier schema{': ' if words else ''}{_line(words)}"
 
 
 def _told(subject: str, found: dict[str, Any]) -> tuple[str, str]:

@@ -55,12 +55,20 @@ def _declared(mirror: Mirror) -> Declared | None:
     return Declared(schema if mirror.schema_type == "avro" else avro_of_json_schema(schema))
 
 
+def _subjects(shape: Shape) -> tuple[tuple[str, str], ...]:
+    """Return the subjects of a shape, that of keys first, and the schema of each."""
+    if shape.encoding != "avro":
+        return ()
+    return (f"{shape.topic}-key", shape.key_schema.decode()), (f"{shape.topic}-value", shape.value_schema.decode())
+
+
 async def registered(shape: Shape, registry: MirrorRegistry) -> Shape:
     """Return a shape with the ids by which a registry knows its schemas; they are registered if need be. Raises as `register` does."""
-    if shape.encoding != "avro":
-        return shape
-    key, value = [
-        await registry.register(f"{shape.topic}-{word}", text.decode())
-        for word, text in (("key", shape.key_schema), ("value", shape.value_schema))
-    ]
-    return replace(shape, schema_ids=(key, value))
+    ids = [await registry.register(subject, text) for subject, text in _subjects(shape)]
+    return replace(shape, schema_ids=(ids[0], ids[1])) if ids else shape
+
+
+async def compatible(shape: Shape, registry: MirrorRegistry) -> None:
+    """Refuse schemas that cannot follow the last ones of their subjects; nothing is registered. Raises as `check` does."""
+    for subject, text in _subjects(shape):
+        await registry.check(subject, text)

@@ -198,7 +198,11 @@ def checked(mirror: Mirror, *, segments: int, has_before: bool, has_state: bool)
         InvalidArgument: naming what cannot.
     """
     divides = 1 <= mirror.shards <= mirror.partitions and mirror.partitions % mirror.shards == 0
-    lacks = "keeps no before-images" if has_state else "keeps no state, so its events say nothing of what they replace"
+    lacks = (
+        "keeps no before-images: use --format upsert, or alter the cache with --before first"
+        if has_state
+        else "keeps no state, so its events say nothing of what they replace: use --format upsert"
+    )
     topics = mirror.topics()
     complaints: Complaints = (
         (_NAME.fullmatch(mirror.name) is None, f"mirror {mirror.name!r}: a name is 1 to 100 of A-Z a-z 0-9 . _ -"),
@@ -224,7 +228,7 @@ def checked(mirror: Mirror, *, segments: int, has_before: bool, has_state: bool)
         *_of_handling(mirror),
         (
             mirror.format == "debezium" and not (has_before and has_state),
-            f"cache {mirror.cache!r} {lacks}: use --format upsert, or alter the cache with --before first",
+            f"cache {mirror.cache!r} {lacks}",
         ),
         (not 0 <= mirror.from_id <= ID_MAX, f"{mirror.from_id} is not an id"),
         (mirror.has_snapshot and not has_state, f"cache {mirror.cache!r} keeps no state, so there is no snapshot of it"),

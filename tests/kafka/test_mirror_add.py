@@ -33,3 +33,13 @@ def test_a_setting_that_kafka_does_not_take_is_refused(client: blocking.Client, 
     assert name not in {mirror.name for mirror in client.mirrors.list()}
     assert f"mirror.{name}" not in {one.id for one in client.listeners.list()}
     client.mirrors.add(name, kafka=broker, topic_settings={"retention.ms": "1000"}, dry_run=dry_run)
+
+
+@pytest.mark.parametrize("form", ["debezium", "upsert"])
+def test_a_filter_that_nothing_matched_yet_is_one_all_the_same(client: blocking.Client, broker: str, name: str, form: str) -> None:
+    cache = client.create_cache(name)
+    cache.put_many([(f"k{number}", {"total": number}) for number in range(50)])
+    topic = client.mirrors.add(name, kafka=broker, format=form, where="value.total > 100", partitions=1).mirror.topic
+    late = cache.put("k1", {"total": 500})
+    wait(client, name)
+    assert [one.id for one in read(broker, topic)] == [late.id]

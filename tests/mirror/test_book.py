@@ -118,9 +118,9 @@ def test_what_cannot_be_carried_out_is_refused(differs, why):
 def test_debezium_needs_to_know_what_was_replaced():
     told = mirror(format="debezium")
     assert checked(told, **FITS) == told
-    with pytest.raises(InvalidArgument, match="no before-images"):
+    with pytest.raises(InvalidArgument, match=r"no before-images: use --format upsert, or alter the cache with --before first$"):
         checked(told, **FITS | {"has_before": False})
-    with pytest.raises(InvalidArgument, match="no state"):
+    with pytest.raises(InvalidArgument, match=r"no state, .*: use --format upsert$"):  # and such a cache cannot be altered to --before
         checked(told, **FITS | {"has_state": False})
     assert books.default_format(has_before=True, has_state=True)[0] == "debezium"
     assert books.default_format(has_before=False, has_state=True) == ("upsert", "the cache keeps no before-images")

@@ -201,6 +201,8 @@ class Source:
         """Return the last event of a stretch that does not say what it replaced, 0 for none. Raises what `answers` does."""
         last = 0
         async for answer in self.past(after, until):
+            if not answer.events:
+                continue  # nothing of what was looked at matched
             events = columns_of_joined(answer.parts)
             if len(rows := rows_without_before(events, shape)):
                 last = max(last, int(events.ids[rows].max()))

@@ -323,7 +323,7 @@ class Message(_message.Message):
     check_staged: CheckStaged
     padding: bytes
     body: bytes
-    def __init__(self, body_length: _Optional[int] = ..., opaque: _Optional[int] = ..., version: _Optional[int] = ..., timeout_ms: _Optional[int] = ..., forwarded: _Optional[bool] = ..., cover: _Optional[_Union[Cover, _Mapping]] = ..., hello: _Optional[_Union[Hello, _Mapping]] = ..., hello_answer: _Optional[_Union[HelloAnswer, _Mapping]] = ..., error: _Optional[_Union[Error, _Mapping]] = ..., done: _Optional[_Union[Done, _Mapping]] = ..., stream_item: _Optional[_Union[StreamItem, _Mapping]] = ..., stream_end: _Optional[_Union[StreamEnd, _Mapping]] = ..., credit: _Optional[_Union[Credit, _Mapping]] = ..., end_stream: _Optional[_Union[EndStream, _Mapping]] = ..., ping: _Optional[_Union[Ping, _Mapping]] = ..., write: _Optional[_Union[Write, _Mapping]] = ..., write_answer: _Optional[_Union[WriteAnswer, _Mapping]] = ..., get: _Optional[_Union[Get, _Mapping]] = ..., get_answer: _Optional[_Union[GetAnswer, _Mapping]] = ..., get_many: _Optional[_Union[GetMany, _Mapping]] = ..., keys: _Optional[_Union[Keys, _Mapping]] = ..., size: _Optional[_Union[Size, _Mapping]] = ..., size_answer: _Optional[_Union[SizeAnswer, _Mapping]] = ..., clear: _Optional[_Union[Clear, _Mapping]] = ..., clear_answer: _Optional[_Union[ClearAnswer, _Mapping]] = ..., get_topology: _Optional[_Union[GetTopology, _Mapping]] = ..., topology_answer: _Optional[_Union[TopologyAnswer, _Mapping]] = ..., topology_changed: _Optional[_Union[TopologyChanged, _Mapping]] = ..., poll: _Optional[_Union[Poll, _Mapping]] = ..., poll_answer: _Optional[_Union[PollAnswer, _Mapping]] = ..., watch: _Optional[_Union[Watch, _Mapping]] = ..., log_ends: _Optional[_Union[LogEnds, _Mapping]] = ..., log_ends_answer: _Optional[_Union[LogEndsAnswer, _Mapping]] = ..., last_events: _Optional[_Union[LastEvents, _Mapping]] = ..., last_events_answer: _Optional[_Union[LastEventsAnswer, _Mapping]] = ..., plan_events: _Optional[_Union[PlanEvents, _Mapping]] = ..., plan_events_answer: _Optional[_Union[PlanEventsAnswer, _Mapping]] = ..., register_listener: _Optional[_Union[RegisterListener, _Mapping]] = ..., listener_answer: _Optional[_Union[ListenerAnswer, _Mapping]] = ..., list_listeners: _Optional[_Union[ListListeners, _Mapping]] = ..., list_listeners_answer: _Optional[_Union[ListListenersAnswer, _Mapping]] = ..., alter_listener: _Optional[_Union[AlterListener, _Mapping]] = ..., remove_listener: _Optional[_Union[RemoveListener, _Mapping]] = ..., use_listeners: _Optional[_Union[UseListeners, _Mapping]] = ..., use_listeners_answer: _Optional[_Union[UseListenersAnswer, _Mapping]] = ..., acknowledge_listener: _Optional[_Union[AcknowledgeListener, _Mapping]] = ..., list_filters: _Optional[_Union[ListFilters, _Mapping]] = ..., list_filters_answer: _Optional[_Union[ListFiltersAnswer, _Mapping]] = ..., near_watch: _Optional[_Union[NearWatch, _Mapping]] = ..., near_interest: _Optional[_Union[NearInterest, _Mapping]] = ..., near_interest_answer: _Optional[_Union[NearInterestAnswer, _Mapping]] = ..., create_cache: _Optional[_Union[CreateCache, _Mapping]] = ..., describe_cache: _Optional[_Union[DescribeCache, _Mapping]] = ..., alter_cache: _Optional[_Union[AlterCache, _Mapping]] = ..., drop_cache: _Optional[_Union[DropCache, _Mapping]] = ..., list_caches: _Optional[_Union[ListCaches, _Mapping]] = ..., cache_answer: _Optional[_Union[CacheAnswer, _Mapping]] = ..., list_caches_answer: _Optional[_Union[ListCachesAnswer, _Mapping]] = ..., status: _Optional[_Union[Status, _Mapping]] = ..., status_answer: _Optional[_Union[StatusAnswer, _Mapping]] = ..., list_segments: _Optional[_Union[ListSegments, _Mapping]] = ..., list_segments_answer: _Optional[_Union[ListSegmentsAnswer, _Mapping]] = ..., run_retention: _Optional[_Union[RunRetention, _Mapping]] = ..., run_retention_answer: _Optional[_Union[RunRetentionAnswer, _Mapping]] = ..., check_data: _Optional[_Union[CheckData, _Mapping]] = ..., check_data_answer: _Optional[_Union[CheckDataAnswer, _Mapping]] = ..., list_nodes: _Optional[_Union[ListNodes, _Mapping]] = ..., list_nodes_answer: _Optional[_Union[ListNodesAnswer, _Mapping]] = ..., change_cluster: _Optional[_Union[ChangeCluster, _Mapping]] = ..., change_cluster_answer: _Optional[_Union[ChangeClusterAnswer, _Mapping]] = ..., plan_rebalance: _Optional[_Union[PlanRebalance, _Mapping]] = ..., plan_rebalance_answer: _Optional[_Union[PlanRebalanceAnswer, _Mapping]] = ..., digest_segments: _Optional[_Union[DigestSegments, _Mapping]] = ..., digest_segments_answer: _Optional[_Union[DigestSegmentsAnswer, _Mapping]] = ..., force_primary: _Optional[_Union[ForcePrimary, _Mapping]] = ..., force_primary_answer: _Optional[_Union[ForcePrimaryAnswer, _Mapping]] = ..., rebalance_status: _Optional[_Union[RebalanceStatus, _Mapping]] = ..., rebalance_status_answer: _Optional[_Union[RebalanceStatusAnswer, _Mapping]] = ..., compare_copies: _Optional[_Union[CompareCopies, _Mapping]] = ..., peer_hello: _Optional[_Union[PeerHello, _Mapping]] = ..., peer_hello_answer: _Optional[_Union[PeerHelloAnswer, _Mapping]] = ..., peer_proof: _Optional[_Union[PeerProof, _Mapping]] = ..., beat: _Optional[_Union[Beat, _Mapping]] = ..., beat_answer: _Optional[_Union[BeatAnswer, _Mapping]] = ..., cluster_info: _Optional[_Union[ClusterInfo, _Mapping]] = ..., cluster_info_answer: _Optional[_Union[ClusterInfoAnswer, _Mapping]] = ..., see_revision: _Optional[_Union[SeeRevision, _Mapping]] = ..., replicate: _Optional[_Union[Replicate, _Mapping]] = ..., replicate_answer: _Optional[_Union[ReplicateAnswer, _Mapping]] = ..., acknowledge: _Optional[_Union[Acknowledge, _Mapping]] = ..., close_up: _Optional[_Union[CloseUp, _Mapping]] = ..., close_up_answer: _Optional[_Union[CloseUpAnswer, _Mapping]] = ..., fetch: _Optional[_Union[Fetch, _Mapping]] = ..., fetch_answer: _Optional[_Union[FetchAnswer, _Mapping]] = ..., confirm_epochs: _Optional[_Union[ConfirmEpochs, _Mapping]] = ..., confirm_epochs_answer: _Optional[_Union[ConfirmEpochsAnswer, _Mapping]] = ..., retention_steps: _Optional[_Union[RetentionSteps, _Mapping]] = ..., retention_steps_answer: _Optional[_Union[RetentionStepsAnswer, _Mapping]] = ..., retention_cut: _Optional[_Union[RetentionCut, _Mapping]] = ..., await_listeners: _Optional[_Union[AwaitListeners, _Mapping]] = ..., await_listeners_answer: _Optional[_Union[AwaitListenersAnswer, _Mapping]] = ..., listener_changed: _Optional[_Union[ListenerChanged, _Mapping]] = ..., count_after: _Optional[_Union[CountAfter, _Mapping]] = ..., count_after_answer: _Optional[_Union[CountAfterAnswer, _Mapping]] = ..., trim_copies: _Optional[_Union[TrimCopies, _Mapping]] = ..., group_beat: _Optional[_Union[GroupBeat, _Mapping]] = ..., group_beat_answer: _Optional[_Union[GroupBeatAnswer, _Mapping]] = ..., leave_group: _Optional[_Union[LeaveGroup, _Mapping]] = ..., commit_group: _Optional[_Union[CommitGroup, _Mapping]] = ..., describe_group: _Optional[_Union[DescribeGroup, _Mapping]] = ..., describe_group_answer: _Optional[_Union[DescribeGroupAnswer, _Mapping]] = ..., list_groups: _Optional[_Union[ListGroups, _Mapping]] = ..., list_groups_answer: _Optional[_Union[ListGroupsAnswer, _Mapping]] = ..., reset_group: _Optional[_Union[ResetGroup, _Mapping]] = ..., reset_group_answer: _Optional[_Union[ResetGroupAnswer, _Mapping]] = ..., delete_group: _Optional[_Union[DeleteGroup, _Mapping]] = ..., take_tasks: _Optional[_Union[TakeTasks, _Mapping]] = ..., take_tasks_answer: _Optional[_Union[TakeTasksAnswer, _Mapping]] = ..., settle_tasks: _Optional[_Union[SettleTasks, _Mapping]] = ..., iteration_start: _Optional[_Union[IterationStart, _Mapping]] = ..., iteration_start_answer: _Optional[_Union[IterationStartAnswer, _Mapping]] = ..., iteration_next: _Optional[_Union[IterationNext, _Mapping]] = ..., iteration_end: _Optional[_Union[IterationEnd, _Mapping]] = ..., for_each: _Optional[_Union[ForEach, _Mapping]] = ..., member_closed: _Optional[_Union[MemberClosed, _Mapping]] = ..., group_lag: _Optional[_Union[GroupLag, _Mapping]] = ..., group_lag_answer: _Optional[_Union[GroupLagAnswer, _Mapping]] = ..., read_state: _Optional[_Union[ReadState, _Mapping]] = ..., read_state_answer: _Optional[_Union[ReadStateAnswer, _Mapping]] = ..., shift_places: _Optional[_Union[ShiftPlaces, _Mapping]] = ..., shift_places_answer: _Optional[_Union[ShiftPlacesAnswer, _Mapping]] = ..., add_mirror: _Optional[_Union[AddMirror, _Mapping]] = ..., add_mirror_answer: _Optional[_Union[AddMirrorAnswer, _Mapping]] = ..., list_mirrors: _Optional[_Union[ListMirrors, _Mapping]] = ..., list_mirrors_answer: _Optional[_Union[ListMirrorsAnswer, _Mapping]] = ..., mirror_status: _Optional[_Union[MirrorStatus, _Mapping]] = ..., mirror_status_answer: _Optional[_Union[MirrorStatusAnswer, _Mapping]] = ..., verify_mirror: _Optional[_Union[VerifyMirror, _Mapping]] = ..., verify_mirror_answer: _Optional[_Union[VerifyMirrorAnswer, _Mapping]] = ..., change_mirror: _Optional[_Union[ChangeMirror, _Mapping]] = ..., stage: _Optional[_Union[Stage, _Mapping]] = ..., stage_answer: _Optional[_Union[StageAnswer, _Mapping]] = ..., publish: _Optional[_Union[Publish, _Mapping]] = ..., publish_answer: _Optional[_Union[PublishAnswer, _Mapping]] = ..., publish_segment: _Optional[_Union[PublishSegment, _Mapping]] = ..., check_staged: _Optional[_Union[CheckStaged, _Mapping]] = ..., padding: _Optional[bytes] = ..., body: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, body_length: _Optional[int] = ..., opaque: _Optional[int] = ..., version: _Optional[int] = ..., timeout_ms: _Optional[int] = ..., forwarded: bool = ..., cover: _Optional[_Union[Cover, _Mapping]] = ..., hello: _Optional[_Union[Hello, _Mapping]] = ..., hello_answer: _Optional[_Union[HelloAnswer, _Mapping]] = ..., error: _Optional[_Union[Error, _Mapping]] = ..., done: _Optional[_Union[Done, _Mapping]] = ..., stream_item: _Optional[_Union[StreamItem, _Mapping]] = ..., stream_end: _Optional[_Union[StreamEnd, _Mapping]] = ..., credit: _Optional[_Union[Credit, _Mapping]] = ..., end_stream: _Optional[_Union[EndStream, _Mapping]] = ..., ping: _Optional[_Union[Ping, _Mapping]] = ..., write: _Optional[_Union[Write, _Mapping]] = ..., write_answer: _Optional[_Union[WriteAnswer, _Mapping]] = ..., get: _Optional[_Union[Get, _Mapping]] = ..., get_answer: _Optional[_Union[GetAnswer, _Mapping]] = ..., get_many: _Optional[_Union[GetMany, _Mapping]] = ..., keys: _Optional[_Union[Keys, _Mapping]] = ..., size: _Optional[_Union[Size, _Mapping]] = ..., size_answer: _Optional[_Union[SizeAnswer, _Mapping]] = ..., clear: _Optional[_Union[Clear, _Mapping]] = ..., clear_answer: _Optional[_Union[ClearAnswer, _Mapping]] = ..., get_topology: _Optional[_Union[GetTopology, _Mapping]] = ..., topology_answer: _Optional[_Union[TopologyAnswer, _Mapping]] = ..., topology_changed: _Optional[_Union[TopologyChanged, _Mapping]] = ..., poll: _Optional[_Union[Poll, _Mapping]] = ..., poll_answer: _Optional[_Union[PollAnswer, _Mapping]] = ..., watch: _Optional[_Union[Watch, _Mapping]] = ..., log_ends: _Optional[_Union[LogEnds, _Mapping]] = ..., log_ends_answer: _Optional[_Union[LogEndsAnswer, _Mapping]] = ..., last_events: _Optional[_Union[LastEvents, _Mapping]] = ..., last_events_answer: _Optional[_Union[LastEventsAnswer, _Mapping]] = ..., plan_events: _Optional[_Union[PlanEvents, _Mapping]] = ..., plan_events_answer: _Optional[_Union[PlanEventsAnswer, _Mapping]] = ..., register_listener: _Optional[_Union[RegisterListener, _Mapping]] = ..., listener_answer: _Optional[_Union[ListenerAnswer, _Mapping]] = ..., list_listeners: _Optional[_Union[ListListeners, _Mapping]] = ..., list_listeners_answer: _Optional[_Union[ListListenersAnswer, _Mapping]] = ..., alter_listener: _Optional[_Union[AlterListener, _Mapping]] = ..., remove_listener: _Optional[_Union[RemoveListener, _Mapping]] = ..., use_listeners: _Optional[_Union[UseListeners, _Mapping]] = ..., use_listeners_answer: _Optional[_Union[UseListenersAnswer, _Mapping]] = ..., acknowledge_listener: _Optional[_Union[AcknowledgeListener, _Mapping]] = ..., list_filters: _Optional[_Union[ListFilters, _Mapping]] = ..., list_filters_answer: _Optional[_Union[ListFiltersAnswer, _Mapping]] = ..., near_watch: _Optional[_Union[NearWatch, _Mapping]] = ..., near_interest: _Optional[_Union[NearInterest, _Mapping]] = ..., near_interest_answer: _Optional[_Union[NearInterestAnswer, _Mapping]] = ..., create_cache: _Optional[_Union[CreateCache, _Mapping]] = ..., describe_cache: _Optional[_Union[DescribeCache, _Mapping]] = ..., alter_cache: _Optional[_Union[AlterCache, _Mapping]] = ..., drop_cache: _Optional[_Union[DropCache, _Mapping]] = ..., list_caches: _Optional[_Union[ListCaches, _Mapping]] = ..., cache_answer: _Optional[_Union[CacheAnswer, _Mapping]] = ..., list_caches_answer: _Optional[_Union[ListCachesAnswer, _Mapping]] = ..., status: _Optional[_Union[Status, _Mapping]] = ..., status_answer: _Optional[_Union[StatusAnswer, _Mapping]] = ..., list_segments: _Optional[_Union[ListSegments, _Mapping]] = ..., list_segments_answer: _Optional[_Union[ListSegmentsAnswer, _Mapping]] = ..., run_retention: _Optional[_Union[RunRetention, _Mapping]] = ..., run_retention_answer: _Optional[_Union[RunRetentionAnswer, _Mapping]] = ..., check_data: _Optional[_Union[CheckData, _Mapping]] = ..., check_data_answer: _Optional[_Union[CheckDataAnswer, _Mapping]] = ..., list_nodes: _Optional[_Union[ListNodes, _Mapping]] = ..., list_nodes_answer: _Optional[_Union[ListNodesAnswer, _Mapping]] = ..., change_cluster: _Optional[_Union[ChangeCluster, _Mapping]] = ..., change_cluster_answer: _Optional[_Union[ChangeClusterAnswer, _Mapping]] = ..., plan_rebalance: _Optional[_Union[PlanRebalance, _Mapping]] = ..., plan_rebalance_answer: _Optional[_Union[PlanRebalanceAnswer, _Mapping]] = ..., digest_segments: _Optional[_Union[DigestSegments, _Mapping]] = ..., digest_segments_answer: _Optional[_Union[DigestSegmentsAnswer, _Mapping]] = ..., force_primary: _Optional[_Union[ForcePrimary, _Mapping]] = ..., force_primary_answer: _Optional[_Union[ForcePrimaryAnswer, _Mapping]] = ..., rebalance_status: _Optional[_Union[RebalanceStatus, _Mapping]] = ..., rebalance_status_answer: _Optional[_Union[RebalanceStatusAnswer, _Mapping]] = ..., compare_copies: _Optional[_Union[CompareCopies, _Mapping]] = ..., peer_hello: _Optional[_Union[PeerHello, _Mapping]] = ..., peer_hello_answer: _Optional[_Union[PeerHelloAnswer, _Mapping]] = ..., peer_proof: _Optional[_Union[PeerProof, _Mapping]] = ..., beat: _Optional[_Union[Beat, _Mapping]] = ..., beat_answer: _Optional[_Union[BeatAnswer, _Mapping]] = ..., cluster_info: _Optional[_Union[ClusterInfo, _Mapping]] = ..., cluster_info_answer: _Optional[_Union[ClusterInfoAnswer, _Mapping]] = ..., see_revision: _Optional[_Union[SeeRevision, _Mapping]] = ..., replicate: _Optional[_Union[Replicate, _Mapping]] = ..., replicate_answer: _Optional[_Union[ReplicateAnswer, _Mapping]] = ..., acknowledge: _Optional[_Union[Acknowledge, _Mapping]] = ..., close_up: _Optional[_Union[CloseUp, _Mapping]] = ..., close_up_answer: _Optional[_Union[CloseUpAnswer, _Mapping]] = ..., fetch: _Optional[_Union[Fetch, _Mapping]] = ..., fetch_answer: _Optional[_Union[FetchAnswer, _Mapping]] = ..., confirm_epochs: _Optional[_Union[ConfirmEpochs, _Mapping]] = ..., confirm_epochs_answer: _Optional[_Union[ConfirmEpochsAnswer, _Mapping]] = ..., retention_steps: _Optional[_Union[RetentionSteps, _Mapping]] = ..., retention_steps_answer: _Optional[_Union[RetentionStepsAnswer, _Mapping]] = ..., retention_cut: _Optional[_Union[RetentionCut, _Mapping]] = ..., await_listeners: _Optional[_Union[AwaitListeners, _Mapping]] = ..., await_listeners_answer: _Optional[_Union[AwaitListenersAnswer, _Mapping]] = ..., listener_changed: _Optional[_Union[ListenerChanged, _Mapping]] = ..., count_after: _Optional[_Union[CountAfter, _Mapping]] = ..., count_after_answer: _Optional[_Union[CountAfterAnswer, _Mapping]] = ..., trim_copies: _Optional[_Union[TrimCopies, _Mapping]] = ..., group_beat: _Optional[_Union[GroupBeat, _Mapping]] = ..., group_beat_answer: _Optional[_Union[GroupBeatAnswer, _Mapping]] = ..., leave_group: _Optional[_Union[LeaveGroup, _Mapping]] = ..., commit_group: _Optional[_Union[CommitGroup, _Mapping]] = ..., describe_group: _Optional[_Union[DescribeGroup, _Mapping]] = ..., describe_group_answer: _Optional[_Union[DescribeGroupAnswer, _Mapping]] = ..., list_groups: _Optional[_Union[ListGroups, _Mapping]] = ..., list_groups_answer: _Optional[_Union[ListGroupsAnswer, _Mapping]] = ..., reset_group: _Optional[_Union[ResetGroup, _Mapping]] = ..., reset_group_answer: _Optional[_Union[ResetGroupAnswer, _Mapping]] = ..., delete_group: _Optional[_Union[DeleteGroup, _Mapping]] = ..., take_tasks: _Optional[_Union[TakeTasks, _Mapping]] = ..., take_tasks_answer: _Optional[_Union[TakeTasksAnswer, _Mapping]] = ..., settle_tasks: _Optional[_Union[SettleTasks, _Mapping]] = ..., iteration_start: _Optional[_Union[IterationStart, _Mapping]] = ..., iteration_start_answer: _Optional[_Union[IterationStartAnswer, _Mapping]] = ..., iteration_next: _Optional[_Union[IterationNext, _Mapping]] = ..., iteration_end: _Optional[_Union[IterationEnd, _Mapping]] = ..., for_each: _Optional[_Union[ForEach, _Mapping]] = ..., member_closed: _Optional[_Union[MemberClosed, _Mapping]] = ..., group_lag: _Optional[_Union[GroupLag, _Mapping]] = ..., group_lag_answer: _Optional[_Union[GroupLagAnswer, _Mapping]] = ..., read_state: _Optional[_Union[ReadState, _Mapping]] = ..., read_state_answer: _Optional[_Union[ReadStateAnswer, _Mapping]] = ..., shift_places: _Optional[_Union[ShiftPlaces, _Mapping]] = ..., shift_places_answer: _Optional[_Union[ShiftPlacesAnswer, _Mapping]] = ..., add_mirror: _Optional[_Union[AddMirror, _Mapping]] = ..., add_mirror_answer: _Optional[_Union[AddMirrorAnswer, _Mapping]] = ..., list_mirrors: _Optional[_Union[ListMirrors, _Mapping]] = ..., list_mirrors_answer: _Optional[_Union[ListMirrorsAnswer, _Mapping]] = ..., mirror_status: _Optional[_Union[MirrorStatus, _Mapping]] = ..., mirror_status_answer: _Optional[_Union[MirrorStatusAnswer, _Mapping]] = ..., verify_mirror: _Optional[_Union[VerifyMirror, _Mapping]] = ..., verify_mirror_answer: _Optional[_Union[VerifyMirrorAnswer, _Mapping]] = ..., change_mirror: _Optional[_Union[ChangeMirror, _Mapping]] = ..., stage: _Optional[_Union[Stage, _Mapping]] = ..., stage_answer: _Optional[_Union[StageAnswer, _Mapping]] = ..., publish: _Optional[_Union[Publish, _Mapping]] = ..., publish_answer: _Optional[_Union[PublishAnswer, _Mapping]] = ..., publish_segment: _Optional[_Union[PublishSegment, _Mapping]] = ..., check_staged: _Optional[_Union[CheckStaged, _Mapping]] = ..., padding: _Optional[bytes] = ..., body: _Optional[bytes] = ...) -> None: ...
 
 class Cover(_message.Message):
     __slots__ = ("segments", "epochs")
@@ -351,7 +351,7 @@ class Hello(_message.Message):
     client: str
     member: bool
     operator: bool
-    def __init__(self, version_min: _Optional[int] = ..., version_max: _Optional[int] = ..., features: _Optional[int] = ..., producer: _Optional[bool] = ..., producer_id: _Optional[int] = ..., client: _Optional[str] = ..., member: _Optional[bool] = ..., operator: _Optional[bool] = ...) -> None: ...
+    def __init__(self, version_min: _Optional[int] = ..., version_max: _Optional[int] = ..., features: _Optional[int] = ..., producer: bool = ..., producer_id: _Optional[int] = ..., client: _Optional[str] = ..., member: bool = ..., operator: bool = ...) -> None: ...
 
 class HelloAnswer(_message.Message):
     __slots__ = ("version", "features", "cluster", "segments", "topology_epoch", "producer_id", "node", "frame_bytes_max", "now_id", "number")
@@ -437,7 +437,7 @@ class Write(_message.Message):
     blocks: int
     conditions: _containers.RepeatedCompositeFieldContainer[Condition]
     previous: bool
-    def __init__(self, cache_id: _Optional[int] = ..., producer_id: _Optional[int] = ..., blocks: _Optional[int] = ..., conditions: _Optional[_Iterable[_Union[Condition, _Mapping]]] = ..., previous: _Optional[bool] = ...) -> None: ...
+    def __init__(self, cache_id: _Optional[int] = ..., producer_id: _Optional[int] = ..., blocks: _Optional[int] = ..., conditions: _Optional[_Iterable[_Union[Condition, _Mapping]]] = ..., previous: bool = ...) -> None: ...
 
 class Condition(_message.Message):
     __slots__ = ("block", "key", "version", "absent", "present")
@@ -451,7 +451,7 @@ class Condition(_message.Message):
     version: int
     absent: bool
     present: bool
-    def __init__(self, block: _Optional[int] = ..., key: _Optional[bytes] = ..., version: _Optional[int] = ..., absent: _Optional[bool] = ..., present: _Optional[bool] = ...) -> None: ...
+    def __init__(self, block: _Optional[int] = ..., key: _Optional[bytes] = ..., version: _Optional[int] = ..., absent: bool = ..., present: bool = ...) -> None: ...
 
 class WriteAnswer(_message.Message):
     __slots__ = ("id", "kind", "events", "has_previous", "previous", "refusals")
@@ -467,7 +467,7 @@ class WriteAnswer(_message.Message):
     has_previous: bool
     previous: bytes
     refusals: _containers.RepeatedCompositeFieldContainer[BlockRefusal]
-    def __init__(self, id: _Optional[int] = ..., kind: _Optional[int] = ..., events: _Optional[int] = ..., has_previous: _Optional[bool] = ..., previous: _Optional[bytes] = ..., refusals: _Optional[_Iterable[_Union[BlockRefusal, _Mapping]]] = ...) -> None: ...
+    def __init__(self, id: _Optional[int] = ..., kind: _Optional[int] = ..., events: _Optional[int] = ..., has_previous: bool = ..., previous: _Optional[bytes] = ..., refusals: _Optional[_Iterable[_Union[BlockRefusal, _Mapping]]] = ...) -> None: ...
 
 class BlockRefusal(_message.Message):
     __slots__ = ("block", "error")
@@ -505,7 +505,7 @@ class GetAnswer(_message.Message):
     epoch: int
     applied_id: int
     lifespan_ms: int
-    def __init__(self, found: _Optional[bool] = ..., value: _Optional[bytes] = ..., version: _Optional[int] = ..., expires_ms: _Optional[int] = ..., epoch: _Optional[int] = ..., applied_id: _Optional[int] = ..., lifespan_ms: _Optional[int] = ...) -> None: ...
+    def __init__(self, found: bool = ..., value: _Optional[bytes] = ..., version: _Optional[int] = ..., expires_ms: _Optional[int] = ..., epoch: _Optional[int] = ..., applied_id: _Optional[int] = ..., lifespan_ms: _Optional[int] = ...) -> None: ...
 
 class GetMany(_message.Message):
     __slots__ = ("cache_id", "consistency", "count", "credit", "metadata")
@@ -519,7 +519,7 @@ class GetMany(_message.Message):
     count: int
     credit: int
     metadata: bool
-    def __init__(self, cache_id: _Optional[int] = ..., consistency: _Optional[_Union[Consistency, str]] = ..., count: _Optional[int] = ..., credit: _Optional[int] = ..., metadata: _Optional[bool] = ...) -> None: ...
+    def __init__(self, cache_id: _Optional[int] = ..., consistency: _Optional[_Union[Consistency, str]] = ..., count: _Optional[int] = ..., credit: _Optional[int] = ..., metadata: bool = ...) -> None: ...
 
 class Keys(_message.Message):
     __slots__ = ("cache_id", "prefix", "limit", "credit", "values", "segments", "after")
@@ -537,7 +537,7 @@ class Keys(_message.Message):
     values: bool
     segments: _containers.RepeatedScalarFieldContainer[int]
     after: bytes
-    def __init__(self, cache_id: _Optional[int] = ..., prefix: _Optional[bytes] = ..., limit: _Optional[int] = ..., credit: _Optional[int] = ..., values: _Optional[bool] = ..., segments: _Optional[_Iterable[int]] = ..., after: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, cache_id: _Optional[int] = ..., prefix: _Optional[bytes] = ..., limit: _Optional[int] = ..., credit: _Optional[int] = ..., values: bool = ..., segments: _Optional[_Iterable[int]] = ..., after: _Optional[bytes] = ...) -> None: ...
 
 class Entries(_message.Message):
     __slots__ = ("count", "metadata")
@@ -545,7 +545,7 @@ class Entries(_message.Message):
     METADATA_FIELD_NUMBER: _ClassVar[int]
     count: int
     metadata: bool
-    def __init__(self, count: _Optional[int] = ..., metadata: _Optional[bool] = ...) -> None: ...
+    def __init__(self, count: _Optional[int] = ..., metadata: bool = ...) -> None: ...
 
 class Size(_message.Message):
     __slots__ = ("cache_id", "segments")
@@ -575,7 +575,7 @@ class ClearAnswer(_message.Message):
     MORE_FIELD_NUMBER: _ClassVar[int]
     removed: int
     more: bool
-    def __init__(self, removed: _Optional[int] = ..., more: _Optional[bool] = ...) -> None: ...
+    def __init__(self, removed: _Optional[int] = ..., more: bool = ...) -> None: ...
 
 class Stage(_message.Message):
     __slots__ = ("cache_id", "attempt", "frame", "blocks", "keep_ms")
@@ -629,13 +629,13 @@ class Publish(_message.Message):
     transaction: str
     batch: int
     insert: bool
-    def __init__(self, cache_id: _Optional[int] = ..., transaction: _Optional[str] = ..., batch: _Optional[int] = ..., insert: _Optional[bool] = ...) -> None: ...
+    def __init__(self, cache_id: _Optional[int] = ..., transaction: _Optional[str] = ..., batch: _Optional[int] = ..., insert: bool = ...) -> None: ...
 
 class PublishAnswer(_message.Message):
     __slots__ = ("repeated",)
     REPEATED_FIELD_NUMBER: _ClassVar[int]
     repeated: bool
-    def __init__(self, repeated: _Optional[bool] = ...) -> None: ...
+    def __init__(self, repeated: bool = ...) -> None: ...
 
 class PublishSegment(_message.Message):
     __slots__ = ("cache_id", "producer", "segment", "first", "attempts")
@@ -697,7 +697,7 @@ class Poll(_message.Message):
     listener: str
     state_first: bool
     without: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, cache_id: _Optional[int] = ..., after: _Optional[int] = ..., position: _Optional[bytes] = ..., from_time_ms: _Optional[int] = ..., until_id: _Optional[int] = ..., max_events: _Optional[int] = ..., max_bytes: _Optional[int] = ..., wait_ms: _Optional[int] = ..., segments: _Optional[_Iterable[int]] = ..., notify: _Optional[bool] = ..., earliest: _Optional[bool] = ..., latest: _Optional[bool] = ..., accept_diverged: _Optional[bool] = ..., filter: _Optional[_Union[Filter, _Mapping]] = ..., listener: _Optional[str] = ..., state_first: _Optional[bool] = ..., without: _Optional[_Iterable[str]] = ...) -> None: ...
+    def __init__(self, cache_id: _Optional[int] = ..., after: _Optional[int] = ..., position: _Optional[bytes] = ..., from_time_ms: _Optional[int] = ..., until_id: _Optional[int] = ..., max_events: _Optional[int] = ..., max_bytes: _Optional[int] = ..., wait_ms: _Optional[int] = ..., segments: _Optional[_Iterable[int]] = ..., notify: bool = ..., earliest: bool = ..., latest: bool = ..., accept_diverged: bool = ..., filter: _Optional[_Union[Filter, _Mapping]] = ..., listener: _Optional[str] = ..., state_first: bool = ..., without: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Filter(_message.Message):
     __slots__ = ("where", "parameters", "select", "name", "version", "arguments", "continuous")
@@ -715,7 +715,7 @@ class Filter(_message.Message):
     version: int
     arguments: bytes
     continuous: bool
-    def __init__(self, where: _Optional[str] = ..., parameters: _Optional[bytes] = ..., select: _Optional[_Iterable[str]] = ..., name: _Optional[str] = ..., version: _Optional[int] = ..., arguments: _Optional[bytes] = ..., continuous: _Optional[bool] = ...) -> None: ...
+    def __init__(self, where: _Optional[str] = ..., parameters: _Optional[bytes] = ..., select: _Optional[_Iterable[str]] = ..., name: _Optional[str] = ..., version: _Optional[int] = ..., arguments: _Optional[bytes] = ..., continuous: bool = ...) -> None: ...
 
 class RegisterListener(_message.Message):
     __slots__ = ("cache_id", "filter", "durable", "hold_bytes", "hold_ms", "expire_ms", "id", "after", "earliest")
@@ -737,7 +737,7 @@ class RegisterListener(_message.Message):
     id: str
     after: int
     earliest: bool
-    def __init__(self, cache_id: _Optional[int] = ..., filter: _Optional[_Union[Filter, _Mapping]] = ..., durable: _Optional[bool] = ..., hold_bytes: _Optional[int] = ..., hold_ms: _Optional[int] = ..., expire_ms: _Optional[int] = ..., id: _Optional[str] = ..., after: _Optional[int] = ..., earliest: _Optional[bool] = ...) -> None: ...
+    def __init__(self, cache_id: _Optional[int] = ..., filter: _Optional[_Union[Filter, _Mapping]] = ..., durable: bool = ..., hold_bytes: _Optional[int] = ..., hold_ms: _Optional[int] = ..., expire_ms: _Optional[int] = ..., id: _Optional[str] = ..., after: _Optional[int] = ..., earliest: bool = ...) -> None: ...
 
 class Listener(_message.Message):
     __slots__ = ("id", "cache_id", "cache", "filter", "from_id", "durable", "hold_bytes", "hold_ms", "expire_ms", "last_id", "first_id", "position", "position_id", "lag_events", "lag_bytes", "lag_ms", "held_percent", "version", "filters")
@@ -779,7 +779,7 @@ class Listener(_message.Message):
     held_percent: int
     version: int
     filters: _containers.RepeatedCompositeFieldContainer[ListenerFilter]
-    def __init__(self, id: _Optional[str] = ..., cache_id: _Optional[int] = ..., cache: _Optional[str] = ..., filter: _Optional[_Union[Filter, _Mapping]] = ..., from_id: _Optional[int] = ..., durable: _Optional[bool] = ..., hold_bytes: _Optional[int] = ..., hold_ms: _Optional[int] = ..., expire_ms: _Optional[int] = ..., last_id: _Optional[int] = ..., first_id: _Optional[int] = ..., position: _Optional[bytes] = ..., position_id: _Optional[int] = ..., lag_events: _Optional[int] = ..., lag_bytes: _Optional[int] = ..., lag_ms: _Optional[int] = ..., held_percent: _Optional[int] = ..., version: _Optional[int] = ..., filters: _Optional[_Iterable[_Union[ListenerFilter, _Mapping]]] = ...) -> None: ...
+    def __init__(self, id: _Optional[str] = ..., cache_id: _Optional[int] = ..., cache: _Optional[str] = ..., filter: _Optional[_Union[Filter, _Mapping]] = ..., from_id: _Optional[int] = ..., durable: bool = ..., hold_bytes: _Optional[int] = ..., hold_ms: _Optional[int] = ..., expire_ms: _Optional[int] = ..., last_id: _Optional[int] = ..., first_id: _Optional[int] = ..., position: _Optional[bytes] = ..., position_id: _Optional[int] = ..., lag_events: _Optional[int] = ..., lag_bytes: _Optional[int] = ..., lag_ms: _Optional[int] = ..., held_percent: _Optional[int] = ..., version: _Optional[int] = ..., filters: _Optional[_Iterable[_Union[ListenerFilter, _Mapping]]] = ...) -> None: ...
 
 class ListenerFilter(_message.Message):
     __slots__ = ("from_id", "filter")
@@ -909,7 +909,7 @@ class CountAfter(_message.Message):
     ids: _containers.RepeatedScalarFieldContainer[int]
     upto: int
     around: bool
-    def __init__(self, cache_id: _Optional[int] = ..., ids: _Optional[_Iterable[int]] = ..., upto: _Optional[int] = ..., around: _Optional[bool] = ...) -> None: ...
+    def __init__(self, cache_id: _Optional[int] = ..., ids: _Optional[_Iterable[int]] = ..., upto: _Optional[int] = ..., around: bool = ...) -> None: ...
 
 class CountAfterAnswer(_message.Message):
     __slots__ = ("events", "bytes", "last_id", "last_ids", "next_ids", "segment_events", "trimmed")
@@ -927,7 +927,7 @@ class CountAfterAnswer(_message.Message):
     next_ids: _containers.RepeatedScalarFieldContainer[int]
     segment_events: _containers.RepeatedScalarFieldContainer[int]
     trimmed: bool
-    def __init__(self, events: _Optional[_Iterable[int]] = ..., bytes: _Optional[_Iterable[int]] = ..., last_id: _Optional[int] = ..., last_ids: _Optional[_Iterable[int]] = ..., next_ids: _Optional[_Iterable[int]] = ..., segment_events: _Optional[_Iterable[int]] = ..., trimmed: _Optional[bool] = ...) -> None: ...
+    def __init__(self, events: _Optional[_Iterable[int]] = ..., bytes: _Optional[_Iterable[int]] = ..., last_id: _Optional[int] = ..., last_ids: _Optional[_Iterable[int]] = ..., next_ids: _Optional[_Iterable[int]] = ..., segment_events: _Optional[_Iterable[int]] = ..., trimmed: bool = ...) -> None: ...
 
 class RetentionSteps(_message.Message):
     __slots__ = ("cache_id", "steps_max", "flush", "after", "upto", "cache_ids")
@@ -943,7 +943,7 @@ class RetentionSteps(_message.Message):
     after: int
     upto: int
     cache_ids: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, cache_id: _Optional[int] = ..., steps_max: _Optional[int] = ..., flush: _Optional[bool] = ..., after: _Optional[int] = ..., upto: _Optional[int] = ..., cache_ids: _Optional[_Iterable[int]] = ...) -> None: ...
+    def __init__(self, cache_id: _Optional[int] = ..., steps_max: _Optional[int] = ..., flush: bool = ..., after: _Optional[int] = ..., upto: _Optional[int] = ..., cache_ids: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class RetentionStep(_message.Message):
     __slots__ = ("id", "events", "bytes")
@@ -967,7 +967,7 @@ class RetentionHold(_message.Message):
     hold_bytes: int
     hold_ms: int
     warned: bool
-    def __init__(self, listener: _Optional[str] = ..., id: _Optional[int] = ..., hold_bytes: _Optional[int] = ..., hold_ms: _Optional[int] = ..., warned: _Optional[bool] = ...) -> None: ...
+    def __init__(self, listener: _Optional[str] = ..., id: _Optional[int] = ..., hold_bytes: _Optional[int] = ..., hold_ms: _Optional[int] = ..., warned: bool = ...) -> None: ...
 
 class RetentionStepsAnswer(_message.Message):
     __slots__ = ("trimmed", "steps", "now", "ceiling", "holds", "top", "cache_id", "caches")
@@ -1007,7 +1007,7 @@ class RetentionCut(_message.Message):
     id: int
     dry_run: bool
     held: _containers.RepeatedCompositeFieldContainer[RetentionHeld]
-    def __init__(self, cache_id: _Optional[int] = ..., id: _Optional[int] = ..., dry_run: _Optional[bool] = ..., held: _Optional[_Iterable[_Union[RetentionHeld, _Mapping]]] = ...) -> None: ...
+    def __init__(self, cache_id: _Optional[int] = ..., id: _Optional[int] = ..., dry_run: bool = ..., held: _Optional[_Iterable[_Union[RetentionHeld, _Mapping]]] = ...) -> None: ...
 
 class TrimCopies(_message.Message):
     __slots__ = ("cache_id", "segments", "ids", "offsets")
@@ -1025,7 +1025,7 @@ class ListFilters(_message.Message):
     __slots__ = ("local",)
     LOCAL_FIELD_NUMBER: _ClassVar[int]
     local: bool
-    def __init__(self, local: _Optional[bool] = ...) -> None: ...
+    def __init__(self, local: bool = ...) -> None: ...
 
 class ListFiltersAnswer(_message.Message):
     __slots__ = ("filters",)
@@ -1083,7 +1083,7 @@ class Fetch(_message.Message):
     filter: Filter
     without: _containers.RepeatedScalarFieldContainer[str]
     all: bool
-    def __init__(self, cache_id: _Optional[int] = ..., segments: _Optional[_Iterable[int]] = ..., after: _Optional[_Iterable[int]] = ..., upto: _Optional[int] = ..., max_bytes: _Optional[int] = ..., filter: _Optional[_Union[Filter, _Mapping]] = ..., without: _Optional[_Iterable[str]] = ..., all: _Optional[bool] = ...) -> None: ...
+    def __init__(self, cache_id: _Optional[int] = ..., segments: _Optional[_Iterable[int]] = ..., after: _Optional[_Iterable[int]] = ..., upto: _Optional[int] = ..., max_bytes: _Optional[int] = ..., filter: _Optional[_Union[Filter, _Mapping]] = ..., without: _Optional[_Iterable[str]] = ..., all: bool = ...) -> None: ...
 
 class FetchAnswer(_message.Message):
     __slots__ = ("upto", "values", "trimmed", "trimmed_ids", "trimmed_offsets", "runs", "changes", "passed", "next_offsets", "epochs", "scanned_bytes")
@@ -1109,13 +1109,13 @@ class FetchAnswer(_message.Message):
     next_offsets: _containers.RepeatedScalarFieldContainer[int]
     epochs: _containers.RepeatedScalarFieldContainer[int]
     scanned_bytes: int
-    def __init__(self, upto: _Optional[int] = ..., values: _Optional[int] = ..., trimmed: _Optional[_Iterable[int]] = ..., trimmed_ids: _Optional[_Iterable[int]] = ..., trimmed_offsets: _Optional[_Iterable[int]] = ..., runs: _Optional[int] = ..., changes: _Optional[bool] = ..., passed: _Optional[_Iterable[int]] = ..., next_offsets: _Optional[_Iterable[int]] = ..., epochs: _Optional[_Iterable[int]] = ..., scanned_bytes: _Optional[int] = ...) -> None: ...
+    def __init__(self, upto: _Optional[int] = ..., values: _Optional[int] = ..., trimmed: _Optional[_Iterable[int]] = ..., trimmed_ids: _Optional[_Iterable[int]] = ..., trimmed_offsets: _Optional[_Iterable[int]] = ..., runs: _Optional[int] = ..., changes: bool = ..., passed: _Optional[_Iterable[int]] = ..., next_offsets: _Optional[_Iterable[int]] = ..., epochs: _Optional[_Iterable[int]] = ..., scanned_bytes: _Optional[int] = ...) -> None: ...
 
 class GetTopology(_message.Message):
     __slots__ = ("copies",)
     COPIES_FIELD_NUMBER: _ClassVar[int]
     copies: bool
-    def __init__(self, copies: _Optional[bool] = ...) -> None: ...
+    def __init__(self, copies: bool = ...) -> None: ...
 
 class TopologyAnswer(_message.Message):
     __slots__ = ("epoch", "primaries", "nodes", "number", "copies")
@@ -1171,7 +1171,7 @@ class PollAnswer(_message.Message):
     events: int
     state: bool
     held_percent: int
-    def __init__(self, parts: _Optional[_Iterable[_Union[Part, _Mapping]]] = ..., last_id: _Optional[int] = ..., position: _Optional[bytes] = ..., end: _Optional[bool] = ..., stalled: _Optional[_Iterable[_Union[Stalled, _Mapping]]] = ..., low_watermark: _Optional[int] = ..., events: _Optional[int] = ..., state: _Optional[bool] = ..., held_percent: _Optional[int] = ...) -> None: ...
+    def __init__(self, parts: _Optional[_Iterable[_Union[Part, _Mapping]]] = ..., last_id: _Optional[int] = ..., position: _Optional[bytes] = ..., end: bool = ..., stalled: _Optional[_Iterable[_Union[Stalled, _Mapping]]] = ..., low_watermark: _Optional[int] = ..., events: _Optional[int] = ..., state: bool = ..., held_percent: _Optional[int] = ...) -> None: ...
 
 class Part(_message.Message):
     __slots__ = ("form", "length", "runs", "segment", "events", "changes")
@@ -1195,7 +1195,7 @@ class Part(_message.Message):
     segment: int
     events: int
     changes: bool
-    def __init__(self, form: _Optional[_Union[Part.Form, str]] = ..., length: _Optional[int] = ..., runs: _Optional[int] = ..., segment: _Optional[int] = ..., events: _Optional[int] = ..., changes: _Optional[bool] = ...) -> None: ...
+    def __init__(self, form: _Optional[_Union[Part.Form, str]] = ..., length: _Optional[int] = ..., runs: _Optional[int] = ..., segment: _Optional[int] = ..., events: _Optional[int] = ..., changes: bool = ...) -> None: ...
 
 class Stalled(_message.Message):
     __slots__ = ("segment", "node", "since_ms")
@@ -1217,7 +1217,7 @@ class Watch(_message.Message):
     credit: int
     follow: bool
     pace_ms: int
-    def __init__(self, poll: _Optional[_Union[Poll, _Mapping]] = ..., credit: _Optional[int] = ..., follow: _Optional[bool] = ..., pace_ms: _Optional[int] = ...) -> None: ...
+    def __init__(self, poll: _Optional[_Union[Poll, _Mapping]] = ..., credit: _Optional[int] = ..., follow: bool = ..., pace_ms: _Optional[int] = ...) -> None: ...
 
 class NearWatch(_message.Message):
     __slots__ = ("cache_id", "after", "latest", "digests", "credit", "probe")
@@ -1233,7 +1233,7 @@ class NearWatch(_message.Message):
     digests: int
     credit: int
     probe: int
-    def __init__(self, cache_id: _Optional[int] = ..., after: _Optional[int] = ..., latest: _Optional[bool] = ..., digests: _Optional[int] = ..., credit: _Optional[int] = ..., probe: _Optional[int] = ...) -> None: ...
+    def __init__(self, cache_id: _Optional[int] = ..., after: _Optional[int] = ..., latest: bool = ..., digests: _Optional[int] = ..., credit: _Optional[int] = ..., probe: _Optional[int] = ...) -> None: ...
 
 class NearInterest(_message.Message):
     __slots__ = ("watch", "added", "removed", "probe")
@@ -1281,7 +1281,7 @@ class LogEndsAnswer(_message.Message):
     events: int
     stalled: _containers.RepeatedCompositeFieldContainer[Stalled]
     is_behind: bool
-    def __init__(self, first_id: _Optional[int] = ..., last_id: _Optional[int] = ..., events: _Optional[int] = ..., stalled: _Optional[_Iterable[_Union[Stalled, _Mapping]]] = ..., is_behind: _Optional[bool] = ...) -> None: ...
+    def __init__(self, first_id: _Optional[int] = ..., last_id: _Optional[int] = ..., events: _Optional[int] = ..., stalled: _Optional[_Iterable[_Union[Stalled, _Mapping]]] = ..., is_behind: bool = ...) -> None: ...
 
 class PlanEvents(_message.Message):
     __slots__ = ("cache_id", "after", "upto", "max_events", "max_bytes", "segments")
@@ -1317,7 +1317,7 @@ class PlanEventsAnswer(_message.Message):
     segments: _containers.RepeatedScalarFieldContainer[int]
     segment_events: _containers.RepeatedScalarFieldContainer[int]
     primaries: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, upto: _Optional[int] = ..., events: _Optional[int] = ..., bytes: _Optional[int] = ..., first_id: _Optional[int] = ..., trimmed: _Optional[bool] = ..., segments: _Optional[_Iterable[int]] = ..., segment_events: _Optional[_Iterable[int]] = ..., primaries: _Optional[_Iterable[int]] = ...) -> None: ...
+    def __init__(self, upto: _Optional[int] = ..., events: _Optional[int] = ..., bytes: _Optional[int] = ..., first_id: _Optional[int] = ..., trimmed: bool = ..., segments: _Optional[_Iterable[int]] = ..., segment_events: _Optional[_Iterable[int]] = ..., primaries: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class LastEvents(_message.Message):
     __slots__ = ("cache_id", "events", "upto", "segments")
@@ -1373,7 +1373,7 @@ class CacheOptions(_message.Message):
     wait_proceeds: bool
     validate: bool
     archive: str
-    def __init__(self, format: _Optional[_Union[Format, str]] = ..., schema: _Optional[str] = ..., events: _Optional[bool] = ..., state: _Optional[bool] = ..., before: _Optional[bool] = ..., bytes_keys: _Optional[bool] = ..., retain_time_ms: _Optional[int] = ..., retain_bytes: _Optional[int] = ..., retain_events: _Optional[int] = ..., lifespan_ms: _Optional[int] = ..., route_by_prefix: _Optional[bool] = ..., promote: _Optional[str] = ..., wait_listeners: _Optional[str] = ..., wait_ms: _Optional[int] = ..., wait_proceeds: _Optional[bool] = ..., validate: _Optional[bool] = ..., archive: _Optional[str] = ...) -> None: ...
+    def __init__(self, format: _Optional[_Union[Format, str]] = ..., schema: _Optional[str] = ..., events: bool = ..., state: bool = ..., before: bool = ..., bytes_keys: bool = ..., retain_time_ms: _Optional[int] = ..., retain_bytes: _Optional[int] = ..., retain_events: _Optional[int] = ..., lifespan_ms: _Optional[int] = ..., route_by_prefix: bool = ..., promote: _Optional[str] = ..., wait_listeners: _Optional[str] = ..., wait_ms: _Optional[int] = ..., wait_proceeds: bool = ..., validate: bool = ..., archive: _Optional[str] = ...) -> None: ...
 
 class CreateCache(_message.Message):
     __slots__ = ("name", "options", "use_existing")
@@ -1383,7 +1383,7 @@ class CreateCache(_message.Message):
     name: str
     options: CacheOptions
     use_existing: bool
-    def __init__(self, name: _Optional[str] = ..., options: _Optional[_Union[CacheOptions, _Mapping]] = ..., use_existing: _Optional[bool] = ...) -> None: ...
+    def __init__(self, name: _Optional[str] = ..., options: _Optional[_Union[CacheOptions, _Mapping]] = ..., use_existing: bool = ...) -> None: ...
 
 class DescribeCache(_message.Message):
     __slots__ = ("name",)
@@ -1409,7 +1409,7 @@ class ListCaches(_message.Message):
     __slots__ = ("internal",)
     INTERNAL_FIELD_NUMBER: _ClassVar[int]
     internal: bool
-    def __init__(self, internal: _Optional[bool] = ...) -> None: ...
+    def __init__(self, internal: bool = ...) -> None: ...
 
 class CacheDescription(_message.Message):
     __slots__ = ("name", "id", "options", "from_id")
@@ -1429,7 +1429,7 @@ class CacheAnswer(_message.Message):
     CREATED_FIELD_NUMBER: _ClassVar[int]
     cache: CacheDescription
     created: bool
-    def __init__(self, cache: _Optional[_Union[CacheDescription, _Mapping]] = ..., created: _Optional[bool] = ...) -> None: ...
+    def __init__(self, cache: _Optional[_Union[CacheDescription, _Mapping]] = ..., created: bool = ...) -> None: ...
 
 class ListCachesAnswer(_message.Message):
     __slots__ = ("caches",)
@@ -1441,7 +1441,7 @@ class Status(_message.Message):
     __slots__ = ("local",)
     LOCAL_FIELD_NUMBER: _ClassVar[int]
     local: bool
-    def __init__(self, local: _Optional[bool] = ...) -> None: ...
+    def __init__(self, local: bool = ...) -> None: ...
 
 class Serving(_message.Message):
     __slots__ = ("led", "epochs", "unwritable", "unreadable", "disk_is_full", "disk_free_bytes")
@@ -1457,7 +1457,7 @@ class Serving(_message.Message):
     unreadable: _containers.RepeatedScalarFieldContainer[int]
     disk_is_full: bool
     disk_free_bytes: int
-    def __init__(self, led: _Optional[_Iterable[int]] = ..., epochs: _Optional[_Iterable[int]] = ..., unwritable: _Optional[_Iterable[int]] = ..., unreadable: _Optional[_Iterable[int]] = ..., disk_is_full: _Optional[bool] = ..., disk_free_bytes: _Optional[int] = ...) -> None: ...
+    def __init__(self, led: _Optional[_Iterable[int]] = ..., epochs: _Optional[_Iterable[int]] = ..., unwritable: _Optional[_Iterable[int]] = ..., unreadable: _Optional[_Iterable[int]] = ..., disk_is_full: bool = ..., disk_free_bytes: _Optional[int] = ...) -> None: ...
 
 class StatusAnswer(_message.Message):
     __slots__ = ("cluster", "health", "controller", "metastore", "nodes", "nodes_live", "segments", "without_primary", "under_replicated", "low_watermark", "low_watermark_age_ms", "held_by", "rebalance", "advice", "unwritable", "unreadable", "missing", "serving")
@@ -1505,7 +1505,7 @@ class ListSegments(_message.Message):
     LOCAL_FIELD_NUMBER: _ClassVar[int]
     cache: str
     local: bool
-    def __init__(self, cache: _Optional[str] = ..., local: _Optional[bool] = ...) -> None: ...
+    def __init__(self, cache: _Optional[str] = ..., local: bool = ...) -> None: ...
 
 class SegmentDescription(_message.Message):
     __slots__ = ("segment", "primary", "owners", "in_sync", "epoch", "first_id", "last_id", "high_watermark", "events", "bytes", "under_replicated", "unwritable", "unreadable")
@@ -1535,7 +1535,7 @@ class SegmentDescription(_message.Message):
     under_replicated: bool
     unwritable: bool
     unreadable: bool
-    def __init__(self, segment: _Optional[int] = ..., primary: _Optional[str] = ..., owners: _Optional[_Iterable[str]] = ..., in_sync: _Optional[_Iterable[str]] = ..., epoch: _Optional[int] = ..., first_id: _Optional[int] = ..., last_id: _Optional[int] = ..., high_watermark: _Optional[int] = ..., events: _Optional[int] = ..., bytes: _Optional[int] = ..., under_replicated: _Optional[bool] = ..., unwritable: _Optional[bool] = ..., unreadable: _Optional[bool] = ...) -> None: ...
+    def __init__(self, segment: _Optional[int] = ..., primary: _Optional[str] = ..., owners: _Optional[_Iterable[str]] = ..., in_sync: _Optional[_Iterable[str]] = ..., epoch: _Optional[int] = ..., first_id: _Optional[int] = ..., last_id: _Optional[int] = ..., high_watermark: _Optional[int] = ..., events: _Optional[int] = ..., bytes: _Optional[int] = ..., under_replicated: bool = ..., unwritable: bool = ..., unreadable: bool = ...) -> None: ...
 
 class ListSegmentsAnswer(_message.Message):
     __slots__ = ("segments",)
@@ -1549,7 +1549,7 @@ class RunRetention(_message.Message):
     DRY_RUN_FIELD_NUMBER: _ClassVar[int]
     cache: str
     dry_run: bool
-    def __init__(self, cache: _Optional[str] = ..., dry_run: _Optional[bool] = ...) -> None: ...
+    def __init__(self, cache: _Optional[str] = ..., dry_run: bool = ...) -> None: ...
 
 class RetentionRow(_message.Message):
     __slots__ = ("cache", "segment", "removed", "first_id")
@@ -1611,7 +1611,7 @@ class NodeDescription(_message.Message):
     rack: str
     weight: int
     gateway: bool
-    def __init__(self, number: _Optional[int] = ..., name: _Optional[str] = ..., address: _Optional[str] = ..., state: _Optional[str] = ..., primaries: _Optional[int] = ..., segments: _Optional[int] = ..., host_label: _Optional[str] = ..., rack: _Optional[str] = ..., weight: _Optional[int] = ..., gateway: _Optional[bool] = ...) -> None: ...
+    def __init__(self, number: _Optional[int] = ..., name: _Optional[str] = ..., address: _Optional[str] = ..., state: _Optional[str] = ..., primaries: _Optional[int] = ..., segments: _Optional[int] = ..., host_label: _Optional[str] = ..., rack: _Optional[str] = ..., weight: _Optional[int] = ..., gateway: bool = ...) -> None: ...
 
 class ListNodes(_message.Message):
     __slots__ = ()
@@ -1629,7 +1629,7 @@ class DrainNode(_message.Message):
     CANCEL_FIELD_NUMBER: _ClassVar[int]
     node: str
     cancel: bool
-    def __init__(self, node: _Optional[str] = ..., cancel: _Optional[bool] = ...) -> None: ...
+    def __init__(self, node: _Optional[str] = ..., cancel: bool = ...) -> None: ...
 
 class ReplaceNode(_message.Message):
     __slots__ = ("old", "new")
@@ -1707,7 +1707,7 @@ class RebalanceStatus(_message.Message):
     __slots__ = ("local",)
     LOCAL_FIELD_NUMBER: _ClassVar[int]
     local: bool
-    def __init__(self, local: _Optional[bool] = ...) -> None: ...
+    def __init__(self, local: bool = ...) -> None: ...
 
 class RebalanceStatusAnswer(_message.Message):
     __slots__ = ("state", "moves_total", "moves_done", "bytes_total", "bytes_done", "throttle_bytes", "started_ms", "moving")
@@ -1753,7 +1753,7 @@ class DigestSegments(_message.Message):
     state_pin: int
     state_from: int
     state_upto: int
-    def __init__(self, segments: _Optional[_Iterable[int]] = ..., upto: _Optional[int] = ..., after: _Optional[_Iterable[_Union[CacheBound, _Mapping]]] = ..., bounds_only: _Optional[bool] = ..., state_pin: _Optional[int] = ..., state_from: _Optional[int] = ..., state_upto: _Optional[int] = ...) -> None: ...
+    def __init__(self, segments: _Optional[_Iterable[int]] = ..., upto: _Optional[int] = ..., after: _Optional[_Iterable[_Union[CacheBound, _Mapping]]] = ..., bounds_only: bool = ..., state_pin: _Optional[int] = ..., state_from: _Optional[int] = ..., state_upto: _Optional[int] = ...) -> None: ...
 
 class SegmentDigest(_message.Message):
     __slots__ = ("segment", "node", "events", "last_id", "digest", "high_watermark", "trimmed", "state_pin", "entries", "state_digest")
@@ -1803,7 +1803,7 @@ class ForcePrimary(_message.Message):
     node: str
     dry_run: bool
     accept_data_loss: bool
-    def __init__(self, segments: _Optional[_Iterable[int]] = ..., all_lost: _Optional[bool] = ..., node: _Optional[str] = ..., dry_run: _Optional[bool] = ..., accept_data_loss: _Optional[bool] = ...) -> None: ...
+    def __init__(self, segments: _Optional[_Iterable[int]] = ..., all_lost: bool = ..., node: _Optional[str] = ..., dry_run: bool = ..., accept_data_loss: bool = ...) -> None: ...
 
 class ForcedReplica(_message.Message):
     __slots__ = ("segment", "node", "last_id", "upto", "chosen", "why_not", "committed", "longer")
@@ -1823,7 +1823,7 @@ class ForcedReplica(_message.Message):
     why_not: str
     committed: int
     longer: str
-    def __init__(self, segment: _Optional[int] = ..., node: _Optional[str] = ..., last_id: _Optional[int] = ..., upto: _Optional[int] = ..., chosen: _Optional[bool] = ..., why_not: _Optional[str] = ..., committed: _Optional[int] = ..., longer: _Optional[str] = ...) -> None: ...
+    def __init__(self, segment: _Optional[int] = ..., node: _Optional[str] = ..., last_id: _Optional[int] = ..., upto: _Optional[int] = ..., chosen: bool = ..., why_not: _Optional[str] = ..., committed: _Optional[int] = ..., longer: _Optional[str] = ...) -> None: ...
 
 class ForcePrimaryAnswer(_message.Message):
     __slots__ = ("replicas",)
@@ -1983,7 +1983,7 @@ class StateCursor(_message.Message):
     key: bytes
     pin: int
     finished: bool
-    def __init__(self, segment: _Optional[int] = ..., key: _Optional[bytes] = ..., pin: _Optional[int] = ..., finished: _Optional[bool] = ...) -> None: ...
+    def __init__(self, segment: _Optional[int] = ..., key: _Optional[bytes] = ..., pin: _Optional[int] = ..., finished: bool = ...) -> None: ...
 
 class IterationStart(_message.Message):
     __slots__ = ("cache_id", "segments", "filter", "batch_entries", "batch_bytes", "scope", "scope_parameters", "metadata", "cursors", "prefix", "without")
@@ -2009,7 +2009,7 @@ class IterationStart(_message.Message):
     cursors: _containers.RepeatedCompositeFieldContainer[StateCursor]
     prefix: bytes
     without: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, cache_id: _Optional[int] = ..., segments: _Optional[bytes] = ..., filter: _Optional[_Union[Filter, _Mapping]] = ..., batch_entries: _Optional[int] = ..., batch_bytes: _Optional[int] = ..., scope: _Optional[str] = ..., scope_parameters: _Optional[bytes] = ..., metadata: _Optional[bool] = ..., cursors: _Optional[_Iterable[_Union[StateCursor, _Mapping]]] = ..., prefix: _Optional[bytes] = ..., without: _Optional[_Iterable[str]] = ...) -> None: ...
+    def __init__(self, cache_id: _Optional[int] = ..., segments: _Optional[bytes] = ..., filter: _Optional[_Union[Filter, _Mapping]] = ..., batch_entries: _Optional[int] = ..., batch_bytes: _Optional[int] = ..., scope: _Optional[str] = ..., scope_parameters: _Optional[bytes] = ..., metadata: bool = ..., cursors: _Optional[_Iterable[_Union[StateCursor, _Mapping]]] = ..., prefix: _Optional[bytes] = ..., without: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class IterationStartAnswer(_message.Message):
     __slots__ = ("iteration_id", "segments")
@@ -2045,7 +2045,7 @@ class IterationBatch(_message.Message):
     cursors: _containers.RepeatedCompositeFieldContainer[StateCursor]
     end: bool
     result: bytes
-    def __init__(self, parts: _Optional[_Iterable[_Union[Part, _Mapping]]] = ..., entries: _Optional[int] = ..., cursors: _Optional[_Iterable[_Union[StateCursor, _Mapping]]] = ..., end: _Optional[bool] = ..., result: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, parts: _Optional[_Iterable[_Union[Part, _Mapping]]] = ..., entries: _Optional[int] = ..., cursors: _Optional[_Iterable[_Union[StateCursor, _Mapping]]] = ..., end: bool = ..., result: _Optional[bytes] = ...) -> None: ...
 
 class IterationEnd(_message.Message):
     __slots__ = ("iteration_id",)
@@ -2099,7 +2099,7 @@ class ReadState(_message.Message):
     metadata: bool
     prefix: bytes
     without: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, cache_id: _Optional[int] = ..., segments: _Optional[_Iterable[int]] = ..., after: _Optional[bytes] = ..., pin: _Optional[int] = ..., filter: _Optional[_Union[Filter, _Mapping]] = ..., max_entries: _Optional[int] = ..., max_bytes: _Optional[int] = ..., metadata: _Optional[bool] = ..., prefix: _Optional[bytes] = ..., without: _Optional[_Iterable[str]] = ...) -> None: ...
+    def __init__(self, cache_id: _Optional[int] = ..., segments: _Optional[_Iterable[int]] = ..., after: _Optional[bytes] = ..., pin: _Optional[int] = ..., filter: _Optional[_Union[Filter, _Mapping]] = ..., max_entries: _Optional[int] = ..., max_bytes: _Optional[int] = ..., metadata: bool = ..., prefix: _Optional[bytes] = ..., without: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class ReadStateAnswer(_message.Message):
     __slots__ = ("parts", "entries", "cursors")
@@ -2193,7 +2193,7 @@ class DescribeGroup(_message.Message):
     LAG_FIELD_NUMBER: _ClassVar[int]
     group: str
     lag: bool
-    def __init__(self, group: _Optional[str] = ..., lag: _Optional[bool] = ...) -> None: ...
+    def __init__(self, group: _Optional[str] = ..., lag: bool = ...) -> None: ...
 
 class DescribeGroupAnswer(_message.Message):
     __slots__ = ("caches",)
@@ -2231,7 +2231,7 @@ class ResetGroup(_message.Message):
     shift_by: int
     dry_run: bool
     segments: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, group: _Optional[str] = ..., cache_id: _Optional[int] = ..., earliest: _Optional[bool] = ..., latest: _Optional[bool] = ..., id: _Optional[int] = ..., time_ms: _Optional[int] = ..., shift_by: _Optional[int] = ..., dry_run: _Optional[bool] = ..., segments: _Optional[_Iterable[int]] = ...) -> None: ...
+    def __init__(self, group: _Optional[str] = ..., cache_id: _Optional[int] = ..., earliest: bool = ..., latest: bool = ..., id: _Optional[int] = ..., time_ms: _Optional[int] = ..., shift_by: _Optional[int] = ..., dry_run: bool = ..., segments: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class ResetGroupAnswer(_message.Message):
     __slots__ = ("places",)
@@ -2265,7 +2265,7 @@ class TakeTasks(_message.Message):
     earliest: bool
     holding: int
     sequence: int
-    def __init__(self, group: _Optional[str] = ..., cache_id: _Optional[int] = ..., member: _Optional[str] = ..., max_events: _Optional[int] = ..., wait_ms: _Optional[int] = ..., earliest: _Optional[bool] = ..., holding: _Optional[int] = ..., sequence: _Optional[int] = ...) -> None: ...
+    def __init__(self, group: _Optional[str] = ..., cache_id: _Optional[int] = ..., member: _Optional[str] = ..., max_events: _Optional[int] = ..., wait_ms: _Optional[int] = ..., earliest: bool = ..., holding: _Optional[int] = ..., sequence: _Optional[int] = ...) -> None: ...
 
 class TakeTasksAnswer(_message.Message):
     __slots__ = ("tasks",)
@@ -2392,7 +2392,7 @@ class Mirror(_message.Message):
     schema_subject: str
     on_too_large: str
     registry: str
-    def __init__(self, name: _Optional[str] = ..., cache: _Optional[str] = ..., cache_id: _Optional[int] = ..., kafka: _Optional[str] = ..., topic: _Optional[str] = ..., prefix: _Optional[str] = ..., progress_topic: _Optional[str] = ..., partitions: _Optional[int] = ..., shards: _Optional[int] = ..., format: _Optional[str] = ..., encoding: _Optional[str] = ..., key_field: _Optional[str] = ..., no_tombstones: _Optional[bool] = ..., filter: _Optional[_Union[Filter, _Mapping]] = ..., interval_ms: _Optional[int] = ..., from_id: _Optional[int] = ..., state: _Optional[str] = ..., hold_bytes: _Optional[int] = ..., topic_settings: _Optional[_Mapping[str, str]] = ..., snapshot: _Optional[bool] = ..., schema: _Optional[str] = ..., schema_type: _Optional[str] = ..., schema_subject: _Optional[str] = ..., on_too_large: _Optional[str] = ..., registry: _Optional[str] = ...) -> None: ...
+    def __init__(self, name: _Optional[str] = ..., cache: _Optional[str] = ..., cache_id: _Optional[int] = ..., kafka: _Optional[str] = ..., topic: _Optional[str] = ..., prefix: _Optional[str] = ..., progress_topic: _Optional[str] = ..., partitions: _Optional[int] = ..., shards: _Optional[int] = ..., format: _Optional[str] = ..., encoding: _Optional[str] = ..., key_field: _Optional[str] = ..., no_tombstones: bool = ..., filter: _Optional[_Union[Filter, _Mapping]] = ..., interval_ms: _Optional[int] = ..., from_id: _Optional[int] = ..., state: _Optional[str] = ..., hold_bytes: _Optional[int] = ..., topic_settings: _Optional[_Mapping[str, str]] = ..., snapshot: bool = ..., schema: _Optional[str] = ..., schema_type: _Optional[str] = ..., schema_subject: _Optional[str] = ..., on_too_large: _Optional[str] = ..., registry: _Optional[str] = ...) -> None: ...
 
 class AddMirror(_message.Message):
     __slots__ = ("mirror", "earliest", "latest", "id", "snapshot", "dry_run")
@@ -2408,7 +2408,7 @@ class AddMirror(_message.Message):
     id: int
     snapshot: bool
     dry_run: bool
-    def __init__(self, mirror: _Optional[_Union[Mirror, _Mapping]] = ..., earliest: _Optional[bool] = ..., latest: _Optional[bool] = ..., id: _Optional[int] = ..., snapshot: _Optional[bool] = ..., dry_run: _Optional[bool] = ...) -> None: ...
+    def __init__(self, mirror: _Optional[_Union[Mirror, _Mapping]] = ..., earliest: bool = ..., latest: bool = ..., id: _Optional[int] = ..., snapshot: bool = ..., dry_run: bool = ...) -> None: ...
 
 class AddMirrorAnswer(_message.Message):
     __slots__ = ("mirror", "why_format", "nodes")
@@ -2484,7 +2484,7 @@ class MirrorStatusAnswer(_message.Message):
     BEHIND_FIELD_NUMBER: _ClassVar[int]
     shards: _containers.RepeatedCompositeFieldContainer[MirrorShard]
     behind: bool
-    def __init__(self, shards: _Optional[_Iterable[_Union[MirrorShard, _Mapping]]] = ..., behind: _Optional[bool] = ...) -> None: ...
+    def __init__(self, shards: _Optional[_Iterable[_Union[MirrorShard, _Mapping]]] = ..., behind: bool = ...) -> None: ...
 
 class VerifyMirror(_message.Message):
     __slots__ = ("name", "from_id", "until_id")
@@ -2528,7 +2528,7 @@ class ResumeMirror(_message.Message):
     __slots__ = ("accept_diverged",)
     ACCEPT_DIVERGED_FIELD_NUMBER: _ClassVar[int]
     accept_diverged: bool
-    def __init__(self, accept_diverged: _Optional[bool] = ...) -> None: ...
+    def __init__(self, accept_diverged: bool = ...) -> None: ...
 
 class ResetMirror(_message.Message):
     __slots__ = ("earliest", "latest", "id", "snapshot", "dry_run")
@@ -2542,7 +2542,7 @@ class ResetMirror(_message.Message):
     id: int
     snapshot: bool
     dry_run: bool
-    def __init__(self, earliest: _Optional[bool] = ..., latest: _Optional[bool] = ..., id: _Optional[int] = ..., snapshot: _Optional[bool] = ..., dry_run: _Optional[bool] = ...) -> None: ...
+    def __init__(self, earliest: bool = ..., latest: bool = ..., id: _Optional[int] = ..., snapshot: bool = ..., dry_run: bool = ...) -> None: ...
 
 class AlterMirror(_message.Message):
     __slots__ = ("interval_ms", "hold_bytes", "on_too_large")
@@ -2558,7 +2558,7 @@ class RemoveMirror(_message.Message):
     __slots__ = ("delete_topics",)
     DELETE_TOPICS_FIELD_NUMBER: _ClassVar[int]
     delete_topics: bool
-    def __init__(self, delete_topics: _Optional[bool] = ...) -> None: ...
+    def __init__(self, delete_topics: bool = ...) -> None: ...
 
 class ChangeMirror(_message.Message):
     __slots__ = ("name", "pause", "resume", "reset", "remove", "alter")

@@ -61,3 +61,10 @@ def test_what_the_project_asks_for_is_pinned_at_a_version_it_accepts(name: str) 
 @pytest.mark.parametrize(("narrow", "wide"), [("base", "test"), ("test", "dev"), ("dev", "spark")])
 def test_the_wider_file_holds_the_narrower_one_at_the_same_versions(narrow: str, wide: str) -> None:
     assert pins(narrow).items() <= pins(wide).items()
+
+
+def test_protobuf_is_asked_for_from_the_release_on_that_takes_the_generated_code() -> None:
+    needs = next(one for one in wanted("base") if one.name == "protobuf").specifier
+    made = {re.search(r"^# Protobuf Python Version: (\S+)$", path.read_text(), re.MULTILINE)[1] for path in (TOP / "eventlog").rglob("*_pb2.py")}
+    assert made == {one.version for one in needs if one.operator == ">="}
+    assert needs.contains("6.33.5")  # of which the code of Spark Connect is

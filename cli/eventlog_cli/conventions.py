@@ -173,6 +173,9 @@ def load_pipelines() -> Any:
     """Return the module of pipelines on Spark. Raises ClickException where its extra is not installed."""
     try:
         with Importing():
+            from eventlog.integrations.spark.releases import check_installed  # noqa: PLC0415 -- as above
+
+            check_installed()
             from eventlog.integrations.spark import pipelines  # noqa: PLC0415 -- as above
     except ImportError as error:
         raise click.ClickException(f"{error.name} is not installed, which Spark takes: pip install 'eventlog[spark]'") from error

@@ -65,6 +65,8 @@ def test_the_wider_file_holds_the_narrower_one_at_the_same_versions(narrow: str,
 
 def test_protobuf_is_asked_for_from_the_release_on_that_takes_the_generated_code() -> None:
     needs = next(one for one in wanted("base") if one.name == "protobuf").specifier
-    made = {re.search(r"^# Protobuf Python Version: (\S+)$", path.read_text(), re.MULTILINE)[1] for path in (TOP / "eventlog").rglob("*_pb2.py")}
+    made = {
+        re.search(r"^# Protobuf Python Version: (\S+)$", path.read_text(), re.MULTILINE)[1] for path in (TOP / "eventlog").rglob("*_pb2.py")
+    }
     assert made == {one.version for one in needs if one.operator == ">="}
     assert needs.contains("6.33.5")  # of which the code of Spark Connect is

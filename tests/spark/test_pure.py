@@ -13,10 +13,22 @@ from eventlog.integrations.archive.columns import ArchiveColumns
 from eventlog.integrations.archive.ranges import PARTITION_BYTES_MIN, PARTITION_EVENTS_MIN, PARTITIONS_MAX, ranges_of
 from eventlog.integrations.spark.offsets import Scope, after_of, id_of, offset_of
 from eventlog.integrations.spark.options import Start, check_stream, read_options, sink_options
+from eventlog.integrations.spark.releases import check_release
 from eventlog.integrations.spark.values import check_columns
 
 NEEDED = {"servers": "a:1,b:2", "cache": "c"}
 SCOPE = Scope(cluster="c-1", cache="orders", cache_id=7)
+
+
+@pytest.mark.parametrize(
+    ("version", "is_taken"), [("3.5.4", False), ("4.1.9", False), ("4.2.0", True), ("4.10.0.dev1", True), ("none", False)]
+)
+def test_a_release_of_pyspark_that_is_too_old_is_refused_by_name_and_version(version, is_taken):
+    if is_taken:
+        check_release(version)
+        return
+    with pytest.raises(InvalidArgument, match=f"PySpark {version} is too old for eventlog, which needs 4.2 or newer"):
+        check_release(version)
 
 
 def test_options_are_read_in_any_case_and_sparks_own_are_left_alone():

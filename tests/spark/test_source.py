@@ -510,7 +510,25 @@ def test_a_source_that_cannot_be_loaded_says_so_and_leaves_the_others_alone(tmp_
     assert done.stdout.splitlines() == ["eventlog", "eventlog cannot be loaded: ImportError: broken on purpose"]
 
 
+def test_an_older_pyspark_is_refused_by_name_and_version() -> None:
+    code = (
+        "import pyspark\npyspark.__version__ = '4.1.4'\n"
+        "import pyspark_eventlog as shim\ntry:\n    shim.DefaultSource({})\nexcept RuntimeError as error:\n    print(error)"
+    )
+    shim = Path(__file__).parents[2] / "eventlog" / "integrations" / "spark" / "shims"
+    done = subprocess.run(
+        [sys.executable, "-c", f"import sys\nsys.path.insert(0, {str(shim)!r})\n{code}"], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "eventlog cannot be loaded: InvalidArgument: PySpark 4.1.4 is too old for eventlog, which needs 4.2 or newer\n"
+
+
 def test_what_spark_plans_with_does_not_load_pandas() -> None:
     code = "import sys, pyspark_eventlog\nassert pyspark_eventlog.DefaultSource.name() == 'eventlog'\nprint('pandas' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["False"]  # of several processes a query; pyarrow loads it with the first array that it makes of objects
+
+
+def test_messages_of_ours_and_of_spark_connect_are_imported_by_one_process() -> None:
+    code = "import eventlog.wire.eventlog_pb2\nfrom pyspark.sql.connect.proto import base_pb2\nprint('both')"
+    done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=False)
+    assert done.stdout.split() == ["both"], done.stderr[-2000:]  # `make spark-matrix` has the protobuf of older Sparks

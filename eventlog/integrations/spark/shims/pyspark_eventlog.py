@@ -6,6 +6,9 @@ Spark imports all such modules for any Python source, and one that fails breaks 
 from typing import Any
 
 try:
+    from eventlog.integrations.spark.releases import check_installed
+
+    check_installed()
     from eventlog.integrations.spark.source import EventLogSource as DefaultSource
 except Exception as failure:  # noqa: BLE001 -- whatever it is, other sources must go on
     from pyspark.sql.datasource import DataSource

@@ -38,6 +38,8 @@ RETRY_AFTER_S: Final = 1
 SAFE: Final = ("GET", "HEAD")
 FORM_TYPES: Final = frozenset({"application/x-www-form-urlencoded", "multipart/form-data", "text/plain"})
 """What a page may send to any host without asking it first (Fetch standard, "CORS-safelisted request-header")."""
+FOREIGN_SITES: Final = frozenset({"cross-site", "same-site"})
+"""What a browser says of a page of another origin: another port of this host is of the same site (Fetch Metadata, `Sec-Fetch-Site`)."""
 IDS: Final = frozenset({"after", "at", "copy_upto", "expected", "first_id", "found", "id", "ids", "last_id", "upto", "version"})
 """Facts of errors that are ids: text, because JavaScript's and jq's numbers end at 2^53."""
 _ESCAPE: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
@@ -230,21 +232,25 @@ def _parameters(query: str, known: Collection[str]) -> dict[str, str]:
     return found
 
 
-def check_page(request: web.BaseRequest, own_names: Collection[str]) -> None:
-    """Refuse a change that a page of another origin has a browser send.
+def check_page(request: web.BaseRequest, own_names: Collection[str], *, moves: bool = False) -> None:
+    """Refuse a change that a page of another origin has a browser send. `moves`: what is asked for changes something though it is a read.
 
     A browser names the page's origin with every change. A name that somebody else's DNS points to this host is such a page's, too: so
-    the host has to be an address, this machine, or one of `own_names`.
+    the host has to be an address, this machine, or one of `own_names`. With what a page embeds, as an image, a browser names no origin: to
+    hosts that it trusts, loopback among them, it says that the site is another one.
 
     Raises:
         ForeignPage, UnsupportedBody: it may be one.
     """
-    if request.method in SAFE:
+    is_read = request.method in SAFE
+    if is_read and not moves:
         return
-    if request.headers.get("Content-Type") is not None and (found := request.content_type) in FORM_TYPES:
+    if not is_read and request.headers.get("Content-Type") is not None and (found := request.content_type) in FORM_TYPES:
         raise UnsupportedBody(found=f"content type {found!r}", instead="say what it is with Content-Type, such as application/json")
     host = request.headers.get("Host", "")
     origin = request.headers.get("Origin")
+    if origin is None and is_read and request.headers.get("Sec-Fetch-Site") in FOREIGN_SITES:
+        raise ForeignPage(origin="another origin", host=host[:200])
     if origin is not None and not _is_own(origin, host, own_names):
         raise ForeignPage(origin=origin[:200], host=host[:200])
 

@@ -122,8 +122,8 @@ class Api:
         self._connections_peak = max(self._connections_peak, len(self._connections))
         call = None
         try:
-            check_page(request, self._options.own_names)
             handler, call = called(request, self.routes, self._bounds)
+            check_page(request, self._options.own_names, moves="listener" in call.parameters)
             return await handler(call)
         except Exception as error:
             if not isinstance(error, EventLogError):

@@ -141,6 +141,20 @@ def test_what_cannot_be_is_refused(node: NodeProcess, method, path, body, status
     assert "http_failed" not in node.log_text()
 
 
+@pytest.mark.parametrize("headers", [{"Origin": "http://elsewhere.example"}, {"Sec-Fetch-Site": "cross-site"}, {"Sec-Fetch-Site": "same-site"}])
+def test_what_a_page_of_another_origin_reads_moves_nothing(node: NodeProcess, headers: dict[str, str]):
+    assert ask(node, "POST", AT, {"id": "unmoved", "durable": True, "hold": 1 << 20})[0] == 201
+    last = put(node, "unmoved", 1)
+    path = f"/v1/caches/orders/events?listener=unmoved&after={last}&wait=1"
+    status, refused = ask(node, "GET", path, headers=headers)
+    assert (status, refused["error"]) == (403, "FOREIGN_PAGE")
+    assert ask(node, "GET", f"{AT}/unmoved")[1]["lag_events"] == 1
+    own = {"Origin": f"http://{node.http}"} if "Origin" in headers else {"Sec-Fetch-Site": "same-origin"}
+    assert raw(node, "GET", path, headers=own) == (200, b"")
+    assert ask(node, "GET", f"{AT}/unmoved")[1]["position_id"] == last
+    assert ask(node, "DELETE", f"{AT}/unmoved")[0] == 200
+
+
 def test_a_form_of_a_page_registers_nothing(node: NodeProcess):
     for headers in ({}, {"Content-Type": "text/plain"}, {"Content-Type": "application/x-www-form-urlencoded"}):
         assert ask(node, "POST", AT, {"id": "formed"}, headers)[1]["error"] == "UNSUPPORTED_BODY"

@@ -38,7 +38,7 @@ class Line(msgspec.Struct, forbid_unknown_fields=True):
     key: str
     value: msgspec.Raw = msgspec.Raw(b"")
     remove: bool = False
-    lifespan_ms: int = 0
+    lifespan_ms: int | msgspec.UnsetType = msgspec.UNSET
 
 
 _decode = msgspec.json.Decoder(Line).decode
@@ -151,7 +151,7 @@ class _Writing:
             if keys:
                 given = part[: len(keys)]
                 found = await self._cache.write_many(
-                    keys, values, removed=[line.remove for line in given], lifespans=[line.lifespan_ms for line in given]
+                    keys, values, removed=[line.remove for line in given], lifespans=[line.lifespan_ms or 0 for line in given]
                 )
                 yield _answers(found)
             if bad is not None:
@@ -178,8 +178,8 @@ class _Writing:
         return base64_key(line.key) if self._is_base64 else self._form.key(line.key)
 
     def _value(self, line: Line) -> bytes:
-        if not 0 <= line.lifespan_ms <= LIFESPAN_MS_MAX:
-            raise BadValue(key=line.key, why=f"lifespan_ms is {line.lifespan_ms}: give whole milliseconds up to {LIFESPAN_MS_MAX}")
+        if not (line.lifespan_ms is msgspec.UNSET or 1 <= line.lifespan_ms <= LIFESPAN_MS_MAX):
+            raise BadValue(key=line.key, why=f"lifespan_ms is {line.lifespan_ms}: give whole milliseconds from 1 to {LIFESPAN_MS_MAX}")
         raw = bytes(line.value)
         if line.remove is bool(raw):
             raise BadValue(key=line.key, why="a line has a value, or removes")

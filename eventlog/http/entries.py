@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 from aiohttp import web
 
-from eventlog.client.formats import CacheFormat
+from eventlog.client.formats import LIFESPAN_MS_MAX, CacheFormat
 from eventlog.client.values import CacheInfo, Entry, Removed, Stored, cache_info, cache_options
 from eventlog.errors import InvalidArgument, NoEntry
 from eventlog.http.calls import Call, Route, answer, given_key, json_body
@@ -130,8 +130,8 @@ def _lifespan_ms(call: Call) -> int | None:
     if len(given) > 1:
         raise InvalidArgument(why=f"{LIFESPAN} is given twice")
     (found,) = given
-    if not (found.isascii() and found.isdigit() and len(found) < 20):
-        raise InvalidArgument(why=f"{LIFESPAN} is {found!r}: give whole milliseconds")
+    if not (found.isascii() and found.isdigit() and len(found) < 20 and 1 <= int(found) <= LIFESPAN_MS_MAX):
+        raise InvalidArgument(why=f"{LIFESPAN} is {found!r}: give whole milliseconds from 1 to {LIFESPAN_MS_MAX}")
     return int(found)
 
 

@@ -86,8 +86,9 @@ def _wanted(call: Call, *, follows: bool) -> dict[str, Any]:
     wanted["follow"] = call.flag("follow", default=follows)
     if "from_time" in given:
         wanted["from_time"] = call.number("from_time", 0, low=0, high=TIME_MS_MAX)
-    if len(starts := [given[name] for name in ("after", "position") if name in given]) > 1:
-        raise InvalidArgument(why="after and position exclude each other")
+    starts = [given[name] for name in ("after", "position") if name in given]
+    if len(starts) + ("from_time" in given) > 1:
+        raise InvalidArgument(why="after, position and from_time exclude each other")
     if last := call.request.headers.get("Last-Event-ID"):
         wanted.pop("from_time", None)
         wanted["state_first"] = False

@@ -123,6 +123,13 @@ def test_a_lifespan_is_given_once(node: NodeProcess):
     connection.close()
 
 
+@pytest.mark.parametrize("lifespan", ["0", "-1", "9007199254740993", "1h"])
+def test_a_lifespan_that_is_none_is_refused_by_the_name_of_its_header(node: NodeProcess, lifespan: str):
+    refused, body = ask(node, "PUT", "/v1/caches/orders/entries/never", b"1", Eventlog_Lifespan=lifespan)
+    why = f"Eventlog-Lifespan is '{lifespan}': give whole milliseconds from 1 to 9007199254740992"
+    assert (refused.status, told(body)["message"]) == (400, why)
+
+
 def test_keys_that_are_text_may_be_named_in_base64(node: NodeProcess):
     path = "/v1/caches/orders/entries/w7w?key=base64"
     assert ask(node, "PUT", path, b"1")[0].status == 201

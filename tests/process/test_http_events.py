@@ -230,6 +230,12 @@ def test_what_cannot_be_read_is_refused(node: NodeProcess, parameters, status, c
     assert "http_failed" not in node.log_text()
 
 
+@pytest.mark.parametrize("start", ["after", "position"])
+def test_of_two_places_to_begin_both_are_named_as_they_were_given(node: NodeProcess, start: str):
+    with opened(node, from_time="0", **{start: "1"}) as answer:
+        assert (answer.status, json.loads(answer.read())["message"]) == (400, "after, position and from_time exclude each other")
+
+
 def test_a_continuous_query_tells_who_joins_and_who_leaves(tmp_path: Path):
     with NodeProcess(tmp_path) as node:
         node.command("cache", "create", "asked", "--before")

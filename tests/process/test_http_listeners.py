@@ -141,7 +141,9 @@ def test_what_cannot_be_is_refused(node: NodeProcess, method, path, body, status
     assert "http_failed" not in node.log_text()
 
 
-@pytest.mark.parametrize("headers", [{"Origin": "http://elsewhere.example"}, {"Sec-Fetch-Site": "cross-site"}, {"Sec-Fetch-Site": "same-site"}])
+@pytest.mark.parametrize(
+    "headers", [{"Origin": "http://elsewhere.example"}, {"Sec-Fetch-Site": "cross-site"}, {"Sec-Fetch-Site": "same-site"}]
+)
 def test_what_a_page_of_another_origin_reads_moves_nothing(node: NodeProcess, headers: dict[str, str]):
     assert ask(node, "POST", AT, {"id": "unmoved", "durable": True, "hold": 1 << 20})[0] == 201
     last = put(node, "unmoved", 1)

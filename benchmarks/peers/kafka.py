@@ -22,6 +22,8 @@ CONNECT = (
     ("io.debezium", "debezium-connect-plugins", "3.6.3.Final"),
     ("org.apache.kafka", "connect-json", VERSION),
     ("org.apache.kafka", "connect-transforms", VERSION),
+    ("org.apache.avro", "avro", "1.12.0"),
+    ("com.fasterxml.jackson.core", "jackson-core", "2.21.2"),  # of one version with what the converters need, not of that of Avro
     _SILENT,
 )
 _FLINK_VERSION = "2.2.0"

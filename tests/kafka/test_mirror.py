@@ -2,9 +2,7 @@
 
 import asyncio
 import json
-import subprocess
 import urllib.request
-from base64 import b64decode, b64encode
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from pathlib import Path
@@ -12,11 +10,9 @@ from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaProducer
-from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 
-from benchmarks.peers.kafka import CONNECT, jars
 from eventlog import blocking
 from eventlog.errors import (
     BadPredicate,
@@ -30,8 +26,7 @@ from eventlog.errors import (
     OutboundRefused,
     SchemaRefused,
 )
-from tests.kafka import java_mains
-from tests.kafka.mirrors import ORDER, SEGMENTS, WAIT_MS, Record, by_confluent, check, folded, read, wait
+from tests.kafka.mirrors import ORDER, SEGMENTS, WAIT_MS, by_confluent, check, folded, read, wait
 from tests.process.cli_ends import Shell
 from tests.process.nodes import NodeProcess
 from tests.process.waiting import until
@@ -67,108 +62,6 @@ def test_everything_is_there_once_before_it_and_after(client: blocking.Client, b
         state[key] = envelope["after"]
     assert {key: value for key, value in state.items() if value} == {key: {"_key": key, **entry.value} for key, entry in cache.entries()}
     assert all(later.id == one.id for one, later in pairwise(records) if later.value is None and one.partition == later.partition)
-
-
-def by_java(addresses: str, topic: str, count: int) -> list[list[str]]:
-    """Return partition, key and value of records as Kafka's own console consumer prints them."""
-    words = ["--bootstrap-server", addresses, "--topic", topic, "--from-beginning", "--isolation-level", "read_committed"]
-    words += ["--max-messages", str(count), "--timeout-ms", "30000"]
-    for name in ("print.partition", "print.key"):
-        words += ["--formatter-property", f"{name}=true"]
-    classes = ":".join(map(str, sorted(jars().glob("*.jar"))))
-    command = [
-        "java",
-        "-XX:TieredStopAtLevel=1",
-        "-XX:+UseSerialGC",
-        "-cp",
-        classes,
-        "org.apache.kafka.tools.consumer.ConsoleConsumer",
-        *words,
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120, stdin=subprocess.DEVNULL)
-    return [line.split("\t") for line in done.stdout.splitlines()]
-
-
-def by_confluent_consumer(addresses: str, topic: str, count: int) -> list[list[str]]:
-    """Return the same as confluent-kafka reads it, as a member of a group."""
-    consumer = Consumer(
-        {"bootstrap.servers": addresses, "group.id": topic, "isolation.level": "read_committed", "auto.offset.reset": "earliest"}
-    )
-    consumer.subscribe([topic])
-    found: list[list[str]] = []
-    while len(found) < count:
-        message = consumer.poll(60)
-        assert message is not None, f"{len(found)} of {count} came"
-        assert message.error() is None
-        value = message.value()
-        found.append([f"Partition:{message.partition()}", message.key().decode(), "null" if value is None else value.decode()])
-    consumer.close()
-    return found
-
-
-def by_kcat(addresses: str, topic: str) -> list[list[str]]:
-    """Return the same as kcat reads it."""
-    reads = ["-C", "-e", "-q", "-Z", "-X", "isolation.level=read_committed", "-f", "Partition:%p\t%k\t%s\n"]
-    done = subprocess.run(["kcat", "-b", addresses, "-t", topic, *reads], capture_output=True, text=True, check=True, timeout=60)
-    return [line.replace("\tNULL", "\tnull").split("\t") for line in done.stdout.splitlines()]
-
-
-@pytest.mark.needs_program("kcat")
-def test_kcat_reads_the_same(client: blocking.Client, broker: str, name: str) -> None:
-    cache = client.create_cache(name)
-    write(cache)
-    topic = client.mirrors.add(name, kafka=broker, partitions=4).mirror.topic
-    wait(client, name)
-    assert sorted(by_kcat(broker, topic)) == sorted(as_shown(broker, topic))
-
-
-def as_shown(addresses: str, topic: str) -> list[list[str]]:
-    """Return what we read ourselves as these clients show it."""
-    return [
-        [f"Partition:{one.partition}", one.key.decode(), "null" if one.value is None else one.value.decode()]
-        for one in read(addresses, topic)
-    ]
-
-
-def test_other_clients_read_the_same(client: blocking.Client, broker: str, name: str) -> None:
-    cache = client.create_cache(name)
-    write(cache)
-    topic = client.mirrors.add(name, kafka=broker, partitions=4).mirror.topic
-    wait(client, name)
-    ours = as_shown(broker, topic)
-    assert sorted(by_confluent_consumer(broker, topic, len(ours))) == sorted(ours)
-    assert sorted(by_java(broker, topic, len(ours))) == sorted(ours)
-
-
-def by_debezium(records: list[Record], place: Path) -> list[tuple[str, Any]]:
-    """Return keys and rows as Debezium's own transform unwraps them, None for a removal."""
-
-    def text(data: bytes | None) -> str:
-        return "-" if data is None else b64encode(data).decode()
-
-    lines = "".join(f"{text(one.key)} {text(one.value)}\n" for one in records)
-    pairs = [line.split(" ", 1) for line in java_mains.run("Unwrap", lines, artifacts=CONNECT, folder="debezium", place=place)]
-    return [(b64decode(key).decode(), json.loads(row)) for key, row in pairs]
-
-
-def test_what_debeziums_own_transform_leaves_folds_into_the_cache(client: blocking.Client, broker: str, name: str, tmp_path: Path) -> None:
-    cache = client.create_cache(name)
-    for number in range(3):
-        cache.put_many([(f"k{key} ä", {"total": number + key / 2, "note": None if key % 3 else "n"}) for key in range(40)])
-    for key in range(0, 40, 7):
-        cache.remove(f"k{key} ä")
-    topic = client.mirrors.add(name, kafka=broker, encoding="json-schema", schema=json.dumps(ORDER), partitions=4).mirror.topic
-    wait(client, name)
-    state: dict[str, Any] = {}
-    removed = 0
-    for key, row in by_debezium(read(broker, topic), tmp_path):
-        if row is None:
-            removed += state.pop(key, None) is not None
-        else:
-            assert row.pop("_key") == key
-            state[key] = row
-    assert state == {key: entry.value for key, entry in cache.entries()}
-    assert removed == 6
 
 
 @pytest.mark.parametrize("form", ["upsert", "raw"])

@@ -1,7 +1,8 @@
 """docs/tour.md, run as it is written: every command and every program, against the nodes that its first command starts.
 
-What follows a block as `text` is what it prints, up to what varies from run to run (see `pages.pattern_of`). The one thing that may
-differ is the address: where another program has the default port, the demo takes a free one.
+What follows a block as `text` is what it prints, up to what varies from run to run (see `pages.pattern_of`). What may differ are
+addresses: where another program has the default port, the demo takes a free one, and so does a broker. Where no broker can be had,
+the block of the mirror is left out and its test says so.
 """
 
 import os
@@ -9,17 +10,22 @@ import re
 import subprocess
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
+from benchmarks.peers.kafka import KafkaUnavailable
 from tests.docs.pages import TOP, Block, blocks_of, pattern_of, section_of
+from tests.kafka.brokers import kafka
+from tests.words import UNTRIED
 
 pytestmark = [pytest.mark.source, pytest.mark.process, pytest.mark.timeout(900)]
 
 ADDRESS = "127.0.0.1:7400"
+KAFKA = "127.0.0.1:9092"
 SECONDS_MAX = 400  # a minute on a quiet machine
 STOP_SECONDS_MAX = 60
 _END = "--- end of block {} with "
@@ -81,12 +87,30 @@ def wait_until_gone(pids: list[int]) -> None:
         time.sleep(0.05)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Peer:
+    """A broker, or why there is none."""
+
+    address: str = ""
+    why: str = ""
+
+
 @pytest.fixture(scope="module")
-def tour(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Ran]]:
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Peer]:
+    with ExitStack() as stack:
+        try:
+            found = Peer(address=stack.enter_context(kafka(tmp_path_factory.mktemp("kafka"))))
+        except KafkaUnavailable as missing:
+            found = Peer(why=str(missing))
+        yield found
+
+
+@pytest.fixture(scope="module")
+def tour(tmp_path_factory: pytest.TempPathFactory, broker: Peer) -> Iterator[list[Ran]]:
     home = tmp_path_factory.mktemp("tour")
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS", "EVENTLOG_"))}
     environment |= {"TMPDIR": str(home), "LC_ALL": "C.UTF-8"}
-    (first, first_shown), *rest = tour_blocks()
+    (first, first_shown), *rest = [one for one in tour_blocks() if broker.address or KAFKA not in one[0].text]
     assert first.text == "make demo KEEP=1\n"
     printed = run_shell(home / "demo.sh", first.text, environment)
     go_on, stop = _GO_ON.search(printed), _STOP.search(printed)
@@ -96,7 +120,8 @@ def tour(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Ran]]:
     pids = [int(file.read_text()) for file in script.parent.glob("*.pid")]
     try:
         environment["EVENTLOG_SERVER"] = address
-        text = run_shell(home / "tour.sh", shell_text(rest).replace(ADDRESS, address), environment)
+        text = run_shell(home / "tour.sh", shell_text(rest).replace(ADDRESS, address).replace(KAFKA, broker.address), environment)
+        text = text.replace(broker.address, KAFKA) if broker.address else text
         ran = [Ran(block=first, shown=first_shown, printed=printed.replace(address, ADDRESS), exit_code=0)]
         for number, (block, shown) in enumerate(rest):
             own, end, text = text.partition(_END.format(number))
@@ -120,6 +145,12 @@ def test_every_block_does_what_the_page_shows(tour: list[Ran]):
 def test_every_block_is_run_and_has_its_output_shown(tour: list[Ran]):
     assert {ran.block.language for ran in tour} == {"sh", "python"}
     assert [ran.block.text for ran in tour if not ran.shown] == []
+
+
+def test_the_lines_of_a_mirror_are_run_where_a_broker_is(tour: list[Ran], broker: Peer):
+    if not broker.address:
+        pytest.skip(f"{UNTRIED}{broker.why}")
+    assert any(KAFKA in ran.block.text for ran in tour)
 
 
 def test_the_two_commands_of_the_first_page_are_targets():

@@ -21,6 +21,7 @@ from pyarrow.fs import PyFileSystem
 
 from eventlog import blocking
 from eventlog.errors import ArchiveDamaged, ArchiveRefused, ArchiveTaken, CorruptData, EventLogError, EventsTrimmed, InvalidArgument
+from eventlog.hashing import hash_key, segment_of
 from eventlog.ids import ID_MAX, TIME_SHIFT, time_of
 from eventlog.integrations import archive as archives
 from eventlog.integrations.archive.auditing import DIFFERENCES_MAX, DifferingHours, HourDifference, first_unlike, unlike_hours
@@ -60,6 +61,17 @@ def events_of(cache: blocking.Cache, after: int = 0) -> list[tuple[object, ...]]
     for batch in cache.event_batches(after):
         found += rows_of(iter([batch.arrow()]))
     return found
+
+
+def test_stored_values_that_go_out_whole_between_others_are_archived_in_order(
+    client: blocking.Client, cache: blocking.Cache, tmp_path: Path
+) -> None:
+    for _ in range(2):
+        cache.put_many([(f"k{key}", key) for key in range(100)])
+        of_segment = [key for key in (f"k{key}" for key in range(8_000)) if segment_of(hash_key(key.encode()), client.segments_count) % 2]
+        cache.put_many([(key, {"key": key, "text": "x" * 800}) for key in of_segment])
+    archives.archive(client, cache.name, tmp_path / "a")
+    assert archives.audit(client, cache.name, archives.open(tmp_path / "a")).differing == 0
 
 
 def test_it_has_every_event_once_in_the_order_of_ids_and_goes_on_where_it_ends(

@@ -179,15 +179,15 @@ def _stored(data: memoryview, *, segment: int, cache_id: int) -> list[Piece]:
 def arrange(pieces: list[Piece]) -> list[Piece]:
     """Return the same events in pieces that follow each other in the order of ids; within one they may not yet.
 
-    Pieces that overlap, or are too small to be worth an object each, are joined into one.
+    Pieces that overlap, or are too small to be worth an object each, are joined into one. Those that overlap are joined as they come:
+    by segment and, within one, by id. One of several segments may have the first id and be what goes on behind another.
     """
     if len(pieces) < 2:
         return pieces
-    pieces = sorted(pieces, key=lambda piece: piece.first_id)
-    are_apart = all(piece.last_id < following.first_id for piece, following in pairwise(pieces))
-    if are_apart and sum(map(len, pieces)) >= JOIN_BELOW_EVENTS * len(pieces):
-        return pieces
-    return [join(pieces)]
+    by_id = sorted(pieces, key=lambda piece: piece.first_id)
+    if any(piece.last_id >= following.first_id for piece, following in pairwise(by_id)):
+        return [join(pieces)]
+    return by_id if sum(map(len, pieces)) >= JOIN_BELOW_EVENTS * len(pieces) else [join(by_id)]
 
 
 def join(pieces: Sequence[Piece]) -> Piece:

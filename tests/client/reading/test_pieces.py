@@ -58,6 +58,24 @@ def test_small_pieces_are_joined_even_in_order() -> None:
 
 
 @given(logs(), st.data())
+def test_events_of_a_segment_stay_in_order_however_its_values_came(groups: list[list[Row]], data: st.DataObject) -> None:
+    parts: list[tuple[str, list[Row]]] = []
+    for run in runs_of(sorted((row for group in groups for row in group), key=lambda row: (row.segment, row.id))):
+        form = data.draw(st.sampled_from(("stored", "joined")))
+        if form == "joined" and parts and parts[-1][0] == form:
+            parts[-1][1].extend(run)  # as a node does it: what lies between two values that go out whole is one part
+        else:
+            parts.append((form, list(run)))
+    seen: dict[int, list[int]] = {}
+    for piece in arrange(take_apart(*make(*parts), cache_id=CACHE)):
+        segments = piece.spread(piece.segments)
+        assert piece.is_ordered or (np.diff(segments) >= 0).all()
+        for id_, segment in zip(piece.ids.tolist(), segments.tolist(), strict=True):
+            seen.setdefault(segment, []).append(id_)
+    assert all(ids == sorted(ids) for ids in seen.values())
+
+
+@given(logs(), st.data())
 def test_every_event_is_in_the_pieces_once_with_its_own_columns(groups: list[list[Row]], data: st.DataObject) -> None:
     rows = [row for group in groups for row in group]
     as_stored = {segment for segment in {row.segment for row in rows} if data.draw(st.booleans())}

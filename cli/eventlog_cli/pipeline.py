@@ -233,9 +233,7 @@ def _hour(time_ms: int) -> str:
 @click.argument("path", metavar="PATH")
 @click.option("--older-than", "older_than_ms", type=SPAN, default="1h", help="Leave files of newer events alone.  [default: 1h]")
 @click.option("--target", "target_bytes", type=SIZE, default="64MiB", help="Make files of about this size.  [default: 64MiB]")
-@click.option(
-    "--vacuum", "vacuum_ms", type=SPAN, help="Remove files that no commit names for so long, 24h at least.  [default: remove none]"
-)
+@click.option("--vacuum", "vacuum_ms", type=SPAN, help="Remove files that no commit names for so long, 24h to 90d.  [default: remove none]")
 @common_options
 def compact(path: str, *, older_than_ms: int, target_bytes: int, vacuum_ms: int | None) -> None:
     """Merge the small files of an archive. Who reads it meanwhile is not disturbed."""
@@ -244,7 +242,7 @@ def compact(path: str, *, older_than_ms: int, target_bytes: int, vacuum_ms: int 
             "give 24h or more: a round that is being written has files that no commit names yet", param_hint="'--vacuum'"
         )
     took = _Took()
-    vacuum_hours = None if vacuum_ms is None else vacuum_ms // 3_600_000
+    vacuum_hours = None if vacuum_ms is None else -(-vacuum_ms // 3_600_000)
     done = load_archives().compact(path, older_than_ms=older_than_ms, target_bytes=target_bytes, vacuum_hours=vacuum_hours)
     if settings().is_json:
         print_row({"pipeline": "compact", "path": path, **asdict(done)} | took.row)

@@ -1,15 +1,17 @@
 """Files of an archive merged: fewer of them, the same events, whoever reads or dies meanwhile."""
 
 import os
+import re
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from deltalake import DeltaTable
 
 from eventlog import blocking
-from eventlog.errors import ArchiveDamaged, ArchiveRefused
+from eventlog.errors import ArchiveDamaged, ArchiveRefused, InvalidArgument
 from eventlog.integrations import archive as archives
 from eventlog.integrations.archive.merging import merges_of
 from eventlog.integrations.archive.place import place_of
@@ -106,6 +108,30 @@ def test_what_no_commit_names_goes_when_it_is_old_and_not_before(client: blockin
     assert (day / "young.parquet").exists()
     assert not (day / "old.parquet").exists()
     assert archives.open(tmp_path / "a").verify().events == 600
+
+
+def test_a_merged_file_stays_for_as_long_as_asked_though_the_log_of_its_removal_is_packed(client: blocking.Client, tmp_path: Path) -> None:
+    cache = filled(client, "kept", tmp_path / "a")
+    days_ago = {days: time.time() - days * 86_400 for days in (8, 40)}
+    for path in (tmp_path / "a").rglob("*.parquet"):
+        os.utime(path, times=(days_ago[40],) * 2)
+    assert archives.compact(tmp_path / "a", older_than_ms=0).files_after == 1
+    merge = max((tmp_path / "a" / "_delta_log").glob("*.json"))
+    merge.write_text(re.sub(r'"deletionTimestamp":\d+', f'"deletionTimestamp":{int(days_ago[8] * 1000)}', merge.read_text()))
+    DeltaTable(tmp_path / "a").create_checkpoint()
+    assert archives.compact(tmp_path / "a", vacuum_hours=9 * 24).vacuumed == 0
+    assert archives.compact(tmp_path / "a", vacuum_hours=7 * 24).vacuumed > 0
+    with pytest.raises(InvalidArgument, match="90 days"):
+        archives.compact(tmp_path / "a", vacuum_hours=91 * 24)
+    assert archives.audit(client, cache.name, archives.open(tmp_path / "a")).differing == 0
+
+
+def test_a_size_of_nothing_and_fewer_than_no_tasks_are_refused(client: blocking.Client, tmp_path: Path) -> None:
+    filled(client, "nothing", tmp_path / "a")
+    with pytest.raises(InvalidArgument, match="target_bytes"):
+        archives.compact(tmp_path / "a", target_bytes=0)
+    with pytest.raises(InvalidArgument, match="tasks"):
+        archives.archive(client, "nothing", tmp_path / "a", tasks=-1)
 
 
 def test_nothing_is_merged_with_what_is_damaged_and_one_merges_at_a_time(client: blocking.Client, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from eventlog.errors import ArchiveDamaged
+from eventlog.errors import ArchiveDamaged, InvalidArgument
 from eventlog.ids import id_before
 from eventlog.integrations.archive.files import read_part, write_parts
 from eventlog.integrations.archive.place import place_of
@@ -84,8 +84,14 @@ def compact(
     Raises:
         ArchiveDamaged: a file is not as it was written. Nothing is merged with it.
         ArchiveRefused: there is no archive, or another process has changed the table meanwhile.
+        InvalidArgument: `target_bytes` is none, or `vacuum_hours` are more than the table remembers.
     """
+    if target_bytes < 1:
+        raise InvalidArgument(why=f"target_bytes is {target_bytes}: give the size that files are to have, above 0")
     table = ArchiveTable.open(place_of(path))
+    if vacuum_hours is not None and not 0 <= vacuum_hours <= table.remembers_hours:
+        days = table.remembers_hours // 24
+        raise InvalidArgument(why=f"vacuum_hours is {vacuum_hours}: the table says for {days} days when a file was taken out of it")
     upto = id_before(int(time.time() * 1000) - older_than_ms)
     events = before = after = bytes_before = bytes_after = 0
     for some in list(merges_of(table.files(), target_bytes=target_bytes, upto=upto)):

@@ -159,12 +159,14 @@ def archive(
 
     Raises:
         ArchiveRefused: the table is another cache's, or `path` something else, or `value_schema` lacks a field of the table or changes it.
-        InvalidArgument: `value_schema` is none, or values are neither JSON nor Avro.
+        InvalidArgument: `value_schema` is none, or values are neither JSON nor Avro, or there are to be fewer than no tasks.
         ArchiveTaken: another archiver of the cache has gone on meanwhile.
         ArchiveUnreachable: the object store does not answer. What is committed stays, and the next run goes on behind it.
         EventsTrimmed: retention has taken what would come next.
         CorruptData: what was read is not what the table ends with.
     """
+    if tasks < 0:
+        raise InvalidArgument(why=f"tasks is {tasks}: give how many a round is cut into, or 0")
     source, place = client.cache(cache), place_of(path)
     identity = identity_of(client, cache)
     columns = columns_of(source)

@@ -5,6 +5,7 @@ no other place that could disagree with it, and of two archivers of one cache th
 """
 
 import json
+import re
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -24,9 +25,12 @@ from eventlog.integrations.archive.files import DAY, NewFile
 from eventlog.integrations.archive.place import ArchivePlace, told_of
 from eventlog.integrations.archive.values import CORRUPT, STRUCT, VALUE_COLUMNS, ddl_of, has_grown_from
 
+_FORGETS: Final = "delta.deletedFileRetentionDuration"
+_FORGETS_DAYS_DEFAULT: Final = 7  # of Delta's own, for a table that says nothing
 _CONFIGURATION: Final[Mapping[str, str | None]] = {
     "delta.appendOnly": "true",
     "delta.checkpointInterval": "100",
+    _FORGETS: "interval 90 days",
     "delta.enableDeletionVectors": "false",
     "delta.logRetentionDuration": "interval 90 days",
 }
@@ -253,8 +257,14 @@ class ArchiveTable:
         """Return whether a commit that was refused is there: an answer that was lost is asked for again, and met itself."""
         return bool(parts) and not {part.path for part in parts} - {file.path for file in self.files()}
 
+    @property
+    def remembers_hours(self) -> int:
+        """For how long it says when a file was taken out of it; without that its age alone counts."""
+        told = re.fullmatch(r"interval (\d+) days?", self._delta.metadata().configuration.get(_FORGETS) or "")
+        return 24 * (int(told[1]) if told is not None else _FORGETS_DAYS_DEFAULT)
+
     def vacuum(self, older_than_hours: int) -> list[str]:
-        """Remove files that no commit names, or none any more, and that are so old; return their paths."""
+        """Remove files that no commit names, or none any more, for so long, no longer than it remembers; return their paths."""
         with self.place.reached():
             return self._delta.vacuum(older_than_hours, dry_run=False, enforce_retention_duration=False, full=True)
 

@@ -229,6 +229,21 @@ def test_a_row_that_python_cannot_hold_is_refused_alone() -> None:
     assert [line for line, _ in refused(batches)] == [2, 3]
 
 
+def test_maps_of_a_parquet_file_are_objects() -> None:
+    words = pa.array([[("x", 1), ("y", None)], [("x", 1), ("x", 2)], None], pa.map_(pa.string(), pa.int64()))
+    numbers = pa.array([[(7, [("z", True)])], [], []], pa.map_(pa.int32(), pa.map_(pa.string(), pa.bool_())))
+    sink = io.BytesIO()
+    pq.write_table(pa.table({"k": ["a", "b", "c"], "words": words, "numbers": numbers}), sink)
+    batches = read("parquet", sink.getvalue(), KEYED)
+    assert items(batches) == [
+        (b"a", {"k": "a", "words": {"x": 1, "y": None}, "numbers": {"7": {"z": True}}}),
+        (b"c", {"k": "c", "words": None, "numbers": {}}),
+    ]
+    [(line, why)] = refused(batches)
+    assert line == 2
+    assert "duplicate" in why.lower()
+
+
 def test_a_parquet_file_whose_names_are_no_text_is_damaged() -> None:
     changed = to_parquet([{"k": "a", "name": 1}]).replace(b"name", b"\xebame")
     batches = read("parquet", changed, KEYED)

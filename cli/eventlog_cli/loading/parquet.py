@@ -78,12 +78,12 @@ def _rows_together(rows: int, nbytes: int, *, batch_bytes: int) -> int:
 
 
 def _to_rows(table: pa.RecordBatch) -> list[dict[str, Any] | RowRefused]:
-    """Return the rows; one that Python cannot hold (text that is no UTF-8, a year beyond 9999) is refused alone."""
+    """Return the rows; one that Python cannot hold (text that is no UTF-8, a year beyond 9999, a map with a key twice) is refused alone."""
     try:
-        rows: list[dict[str, Any] | RowRefused] = table.to_pylist()
-    except (ValueError, OverflowError) as error:
+        rows: list[dict[str, Any] | RowRefused] = table.to_pylist(maps_as_pydicts="strict")
+    except (ValueError, OverflowError, KeyError) as error:
         if table.num_rows == 1:
-            return [RowRefused(f"a field cannot be read: {error}")]
+            return [RowRefused(f"a field cannot be read: {error.args[0] if isinstance(error, KeyError) else error}")]
         return [row for at in range(table.num_rows) for row in _to_rows(table.slice(at, 1))]
     return rows
 

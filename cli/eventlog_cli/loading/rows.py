@@ -1,6 +1,7 @@
 """What every reader makes: batches of keys and values in the order of the file, and the rows that cannot be written."""
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -198,6 +199,9 @@ def dump(row: dict[str, Any]) -> bytes:
     try:
         return orjson.dumps(row, default=_dump_other, option=orjson.OPT_PASSTHROUGH_DATETIME)
     except orjson.JSONEncodeError as error:
+        if "key must be str" in str(error):  # of a map, such as parquet has; it takes longer, so it is not asked for each row
+            with suppress(orjson.JSONEncodeError):
+                return orjson.dumps(row, default=_dump_other, option=orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_NON_STR_KEYS)
         raise RowRefused(_why_not_json(error)) from None
 
 

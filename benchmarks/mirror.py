@@ -1,7 +1,8 @@
 """A mirror from history into one broker, beside aiokafka sending the same records ready-made: CPU of an event, at either.
 
 The peer has every envelope before it begins, appends it to a batch and sends that, in transactions of as many records. So it makes none,
-reads no log and keeps no progress. Both by turns, into topics of the same partitions.
+reads no log and keeps no progress. It sends the first of what the mirror wrote, since it holds all of it in memory. Both by turns, into topics
+of the same partitions. What a mirror costs before its first event and behind its last one is in its figures, and told beside them.
 """
 
 import asyncio
@@ -19,11 +20,14 @@ from benchmarks.peers.kafka import KafkaBrokers
 from benchmarks.processes import Address, Node, cpu_seconds, in_child, scratch
 from eventlog.limits import MIRROR_BATCH_BYTES_MAX, MIRROR_TRANSACTION_EVENTS_MAX
 
-EVENTS = 300_000
+EVENTS = 2_000_000
+PEER_EVENTS = 300_000
+READ_S_MAX = 300
 BATCH = 10_000
 PARTITIONS = 16
 ROUNDS = 3
 CPU_AT_MOST = 1.3
+CACHE, EMPTY = "c", "empty"
 FORMATS = ("debezium", "upsert", "raw")
 Ready = list[tuple[int, bytes, bytes | None, int, list[tuple[str, bytes]]]]
 
@@ -31,6 +35,7 @@ Ready = list[tuple[int, bytes, bytes | None, int, list[tuple[str, bytes]]]]
 def run(scale: Scale) -> Iterator[Row]:
     """Yield a row for each format."""
     events, rounds = scale.of(EVENTS, quick=20_000), scale.of(ROUNDS, quick=1)
+    ready = min(events, PEER_EVENTS)
     with scratch() as directory, KafkaBrokers(directory, 1) as brokers, Node(directory / "data") as node:
         in_child(_fill, node.address, brokers.addresses, events)
         for form in FORMATS:
@@ -39,15 +44,23 @@ def run(scale: Scale) -> Iterator[Row]:
             bare: list[float] = []
             for number in range(rounds):
                 topic = f"{form}-{number}"
-                before, began = cpu_seconds(node.address.pid), time.perf_counter()
-                in_child(_mirror, node.address, brokers.addresses, topic, form)
-                walls.append(time.perf_counter() - began)
-                ours.append((cpu_seconds(node.address.pid) - before) / events)
-                bare.append(in_child(_send, brokers.addresses, topic, events))
+                taken, wall = _mirrored(node, brokers, CACHE, topic, form)
+                walls.append(wall)
+                ours.append(taken / events)
+                bare.append(in_child(_send, brokers.addresses, topic, ready))
             yield against(
                 f"{form}, from history", ours=MILLION * median(ours), bare=MILLION * median(bare), unit="us CPU", at_most=CPU_AT_MOST
             )
             yield note(f"{form}, all in", f"{events / median(walls):,.0f} events/s, the commands and the look for the end among them")
+        none = [_mirrored(node, brokers, EMPTY, f"empty-{number}", "raw")[0] for number in range(rounds)]
+        yield note("a mirror of nothing", f"{median(none):.2f} s of the node's CPU to begin and to end")
+
+
+def _mirrored(node: Node, brokers: KafkaBrokers, cache: str, topic: str, form: str) -> tuple[float, float]:
+    """Mirror a cache as a whole, and return the node's CPU and how long that took, in seconds."""
+    before, began = cpu_seconds(node.address.pid), time.perf_counter()
+    in_child(_mirror, node.address, brokers.addresses, cache, topic, form)
+    return cpu_seconds(node.address.pid) - before, time.perf_counter() - began
 
 
 def _fill(address: Address, brokers: str, events: int) -> None:
@@ -55,7 +68,8 @@ def _fill(address: Address, brokers: str, events: int) -> None:
 
     asyncio.run(until_ready(brokers))
     with blocking.connect(address.text) as client:
-        cache = client.create_cache("c")
+        client.create_cache(EMPTY)
+        cache = client.create_cache(CACHE)
         for low in range(0, events, BATCH):
             cache.put_many([(f"key-{number}", {"n": number, "text": "x" * 80}) for number in range(low, low + BATCH)])
 
@@ -74,21 +88,21 @@ async def until_ready(brokers: str) -> None:
             await admin.close()
 
 
-def _mirror(address: Address, brokers: str, topic: str, form: str) -> None:
-    """Mirror the cache as a whole, and return when all of it is in Kafka."""
+def _mirror(address: Address, brokers: str, cache: str, topic: str, form: str) -> None:
+    """Mirror a cache as a whole, and return when all of it is in Kafka."""
     from eventlog import blocking
 
     with blocking.connect(address.text) as client:
-        client.mirrors.add("c", kafka=brokers, name=topic, topic=topic, partitions=PARTITIONS, format=form)
+        client.mirrors.add(cache, kafka=brokers, name=topic, topic=topic, partitions=PARTITIONS, format=form)
         assert not client.mirrors.status(topic, wait_ms=300_000).is_behind
         client.mirrors.remove(topic)
 
 
 def _send(brokers: str, topic: str, events: int) -> float:
-    """Return the CPU of a process for an event, when it sends what a topic has into another."""
+    """Return the CPU of a process for an event, when it sends the first events of a topic into another."""
 
     async def story() -> float:
-        ready = await _read(brokers, topic)
+        ready = await _read(brokers, topic, events)
         assert len(ready) == events
         admin = AIOKafkaAdminClient(bootstrap_servers=brokers)
         await admin.start()
@@ -125,15 +139,16 @@ async def _transaction(producer: AIOKafkaProducer, topic: str, records: Ready) -
     await asyncio.gather(*sent)
 
 
-async def _read(brokers: str, topic: str) -> Ready:
+async def _read(brokers: str, topic: str, count: int) -> Ready:
     places = [TopicPartition(topic, number) for number in range(PARTITIONS)]
-    async with AIOKafkaConsumer(bootstrap_servers=brokers, enable_auto_commit=False) as consumer:
-        ends = await consumer.end_offsets(places)
     found: Ready = []
-    async with AIOKafkaConsumer(bootstrap_servers=brokers, isolation_level="read_committed", enable_auto_commit=False) as consumer:
+    async with (
+        asyncio.timeout(READ_S_MAX),
+        AIOKafkaConsumer(bootstrap_servers=brokers, isolation_level="read_committed", enable_auto_commit=False) as consumer,
+    ):
         consumer.assign(places)
         await consumer.seek_to_beginning(*places)
-        while any([await consumer.position(place) < ends[place] for place in places]):
+        while len(found) < count:
             for place, records in (await consumer.getmany(timeout_ms=500)).items():
                 found += [(place.partition, one.key, one.value, one.timestamp, list(one.headers)) for one in records]
-    return found
+    return found[:count]

@@ -1,8 +1,8 @@
 """A mirror from history into one broker, beside aiokafka sending the same records ready-made: CPU of an event, at either.
 
 The peer has every envelope before it begins, appends it to a batch and sends that, in transactions of as many records. So it makes none,
-reads no log and keeps no progress. It sends the first of what the mirror wrote, since it holds all of it in memory. Both by turns, into topics
-of the same partitions. What a mirror costs before its first event and behind its last one is in its figures, and told beside them.
+reads no log and keeps no progress. Since it holds all of it in memory, it sends the first of what the mirror wrote. Both by turns, into
+topics of the same partitions. What a mirror costs before its first event and behind its last one is in its figures, and told beside them.
 """
 
 import asyncio
@@ -44,7 +44,7 @@ def run(scale: Scale) -> Iterator[Row]:
             bare: list[float] = []
             for number in range(rounds):
                 topic = f"{form}-{number}"
-                taken, wall = _mirrored(node, brokers, CACHE, topic, form)
+                taken, wall = _mirrored(node, brokers, CACHE, topic=topic, form=form)
                 walls.append(wall)
                 ours.append(taken / events)
                 bare.append(in_child(_send, brokers.addresses, topic, ready))
@@ -52,14 +52,14 @@ def run(scale: Scale) -> Iterator[Row]:
                 f"{form}, from history", ours=MILLION * median(ours), bare=MILLION * median(bare), unit="us CPU", at_most=CPU_AT_MOST
             )
             yield note(f"{form}, all in", f"{events / median(walls):,.0f} events/s, the commands and the look for the end among them")
-        none = [_mirrored(node, brokers, EMPTY, f"empty-{number}", "raw")[0] for number in range(rounds)]
+        none = [_mirrored(node, brokers, EMPTY, topic=f"empty-{number}", form="raw")[0] for number in range(rounds)]
         yield note("a mirror of nothing", f"{median(none):.2f} s of the node's CPU to begin and to end")
 
 
-def _mirrored(node: Node, brokers: KafkaBrokers, cache: str, topic: str, form: str) -> tuple[float, float]:
+def _mirrored(node: Node, brokers: KafkaBrokers, cache: str, *, topic: str, form: str) -> tuple[float, float]:
     """Mirror a cache as a whole, and return the node's CPU and how long that took, in seconds."""
     before, began = cpu_seconds(node.address.pid), time.perf_counter()
-    in_child(_mirror, node.address, brokers.addresses, cache, topic, form)
+    in_child(_mirror, (node.address, brokers.addresses), cache, topic, form)
     return cpu_seconds(node.address.pid) - before, time.perf_counter() - began
 
 
@@ -88,10 +88,11 @@ async def until_ready(brokers: str) -> None:
             await admin.close()
 
 
-def _mirror(address: Address, brokers: str, cache: str, topic: str, form: str) -> None:
+def _mirror(at: tuple[Address, str], cache: str, topic: str, form: str) -> None:
     """Mirror a cache as a whole, and return when all of it is in Kafka."""
     from eventlog import blocking
 
+    address, brokers = at
     with blocking.connect(address.text) as client:
         client.mirrors.add(cache, kafka=brokers, name=topic, topic=topic, partitions=PARTITIONS, format=form)
         assert not client.mirrors.status(topic, wait_ms=300_000).is_behind

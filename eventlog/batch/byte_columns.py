@@ -18,7 +18,6 @@ Column: TypeAlias = Any  # pa.LargeBinaryArray; pyarrow has no types
 Items: TypeAlias = list[bytes | None] | Any  # a few rows, or a column
 Bytes = npt.NDArray[np.uint8]
 BINARY: Final = pa.large_binary()
-_NOTHING: Final = pa.scalar(b"", BINARY)
 
 
 def of_texts(texts: Texts) -> Column:
@@ -108,7 +107,7 @@ def replaced(column: Column, rows: Ints, items: Sequence[bytes]) -> Column:
 def join(*pieces: Column | bytes) -> Column:
     """Return the rows of columns, and constants, one behind the other; null counts as nothing."""
     given = [pa.scalar(piece, BINARY) if isinstance(piece, bytes) else piece for piece in pieces]
-    return pc.binary_join_element_wise(*given, _NOTHING, null_handling="replace", null_replacement=b"")
+    return pc.binary_join_element_wise(*given, pa.scalar(b"", BINARY), null_handling="replace", null_replacement=b"")
 
 
 def sizes_of(column: Column) -> Ints:

@@ -1,10 +1,14 @@
-"""What a node asks of the C library's allocator."""
+"""What a node asks of the C library's allocator, and what it leaves out of its memory."""
 
 import ctypes
 import subprocess
 import sys
+import urllib.request
 
 import pytest
+
+import eventlog.blocking
+from tests.process.nodes import NodeProcess
 
 TRY = """
 import resource, sys, threading
@@ -35,6 +39,21 @@ def faults(how):
 @pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallopt"), reason="a C library without thresholds")
 def test_values_that_are_read_one_after_the_other_are_not_paged_in_anew():
     assert faults("kept") * 10 < faults("returned")
+
+
+def test_a_node_loads_no_pandas_where_it_is_installed(tmp_path, monkeypatch):
+    installed, loaded = tmp_path / "installed" / "pandas", tmp_path / "loaded"
+    installed.mkdir(parents=True)
+    (installed / "__init__.py").write_text(f"import pathlib; pathlib.Path({str(loaded)!r}).touch(); __version__ = '2.2.0'")
+    monkeypatch.setenv("PYTHONPATH", str(installed.parent))  # it is what `import pandas` finds
+    subprocess.run([sys.executable, "-c", "import pyarrow; pyarrow.scalar(0)"], check=False, capture_output=True, timeout=60)
+    assert loaded.exists(), "any other process of pyarrow loads it"
+    loaded.unlink()
+    with NodeProcess(tmp_path / "data") as node, eventlog.blocking.connect(node.address) as client:
+        client.create_cache("c").put_many([(f"key-{number}", {"n": number}) for number in range(100)])
+        with urllib.request.urlopen(f"http://{node.http}/v1/caches/c/events", timeout=30) as answer:
+            assert len(answer.read().splitlines()) == 100
+    assert not loaded.exists()
 
 
 HOLES = """

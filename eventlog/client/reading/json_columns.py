@@ -5,7 +5,7 @@ That has a closer look at events of which some need one: keys that are escaped, 
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any, Final
 
 import msgspec
@@ -22,8 +22,6 @@ from eventlog.events import KIND_NAMES, Kind
 from eventlog.ids import EPOCH_MS, TIME_SHIFT
 
 _FEW: Final = 64  # of so many a loop is faster
-_KINDS: Final = columns.of_items([b',"kind":"%b","key":"' % name.encode() for name in KIND_NAMES])
-_MILLISECONDS: Final = columns.of_items([b'.%03dZ","segment":' % number for number in range(1_000)])
 _BLANK, _QUOTE, _BACKSLASH, _ABOVE_ASCII = b' "\\\x80'
 _NEWLINE, _CARRIAGE_RETURN = b"\n\r"
 _check_lines = msgspec.json.Decoder(msgspec.Raw).decode_lines
@@ -56,7 +54,7 @@ def lines_of(batch: EventBatch, *, by_id: bool = False, server_sent: bool = Fals
         *_times(batch.ids),
         _segments(int(batch.segments.max()) + 1).take(pa.array(batch.segments)),
         columns.of_numbers(batch.offsets),
-        _KINDS.take(pa.array(batch.kinds)),
+        _kinds().take(pa.array(batch.kinds)),
         keys,
         b'","value":',
         values,
@@ -70,6 +68,18 @@ def lines_of(batch: EventBatch, *, by_id: bool = False, server_sent: bool = Fals
 
 def _has_some(strings: Strings | None) -> bool:
     return strings is not None and int(strings.offsets[-1]) > int(strings.offsets[0])
+
+
+@cache
+def _kinds() -> Column:
+    """Return what stands behind an offset, for each kind. Made when it is asked for: arrow loads pandas with its first array."""
+    return columns.of_items([b',"kind":"%b","key":"' % name.encode() for name in KIND_NAMES])
+
+
+@cache
+def _milliseconds() -> Column:
+    """Return what stands behind the seconds of a time, for each millisecond."""
+    return columns.of_items([b'.%03dZ","segment":' % number for number in range(1_000)])
 
 
 @lru_cache(8)
@@ -89,7 +99,7 @@ def _times(ids: Ints) -> tuple[Column, Column]:
         some, index = np.unique(seconds, return_inverse=True)
         known = some.tolist()
     texts = [b'","time":"%b' % datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%S").encode() for second in known]
-    return columns.chosen(texts, index), _MILLISECONDS.take(pa.array(milliseconds))
+    return columns.chosen(texts, index), _milliseconds().take(pa.array(milliseconds))
 
 
 def _keys(strings: Strings) -> Column | None:

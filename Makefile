@@ -3,6 +3,7 @@
 # make test    everything: lint, types, import contracts, unit tests, process tests, and the tests against the built wheel
 # make check   the inner loop: all but tests/process (sockets, disks, processes), and few examples of each property
 #              (CHANGED=1 for what the branch touches, CHANGED=COMMIT for what has changed since then: seconds)
+# make coverage  the lines that no unit test passes, in .build/logs/coverage.log
 # make sim     the simulators on SEEDS=2000 seeds, and as many from 1 and 2 million on; make sim-mutants: planted protocol bugs must be found
 # make chaos   faults by chance over three real nodes for MINUTES=5 (SEED=n for the same ones), with every history checked; as root then
 #              over three nodes and three brokers with mirrors between them, for as long and 40 faults over 2,000,000 events at least
@@ -14,7 +15,7 @@
 # make proto   generate the protobuf code from schemas/
 # make pin     write requirements/*.txt anew from pyproject.toml (needs uv)
 # make clean   remove everything that the above made
-.PHONY: help setup demo test check sim sim-mutants chaos spark-matrix damage bench model format proto pin clean
+.PHONY: help setup demo test check coverage sim sim-mutants chaos spark-matrix damage bench model format proto pin clean
 PYTHON_ENV := .venv/bin/python
 
 help:
@@ -34,6 +35,10 @@ test: setup
 
 check: setup
 	@$(PYTHON_ENV) $(if $(CHANGED),-m tests.changed $(filter-out 1,$(CHANGED)),-m tests.lanes quick types lint contracts)
+
+coverage: setup
+	@.ci/setup spark
+	@$(PYTHON_ENV) -m tests.lanes coverage
 
 sim: setup
 	@$(PYTHON_ENV) -m tests.sim.cores --known --seeds 0:$(or $(SEEDS),2000) $$(for first in 1000000 2000000; do echo $$first:$$(($$first + $(or $(SEEDS),2000))); done)

@@ -73,21 +73,27 @@ class Outcome:
 
 def lanes() -> dict[str, Lane]:
     """Return the lanes by name, the longest first."""
-    report = {name: f"--junitxml={LOGS / name}.xml" for name in ("process", "unit", "quick", "wheel", "spark")}
+    report = {name: f"--junitxml={LOGS / name}.xml" for name in ("process", "unit", "coverage", "quick", "wheel", "spark")}
     tool = {name: str(BIN / name) for name in ("pytest", "ruff", "mypy", "lint-imports")}
     python = str(BIN / "python")
     covered = ("--cov", "--cov-report=term")
     gate, packed = "--hypothesis-profile=gate", "--hypothesis-profile=packed"
     known = (
-        # Most of a process test is waiting, so two share a core; tests of one file stay together and share its nodes.
+        # Most of a process test is waiting, so several share a core; tests of one file stay together and share its nodes.
         Lane(
             name="process",
-            commands=((tool["pytest"], "-m", "process and not spark", gate, "-n", "2", "--dist", "loadfile", report["process"]),),
+            commands=((tool["pytest"], "-m", "process and not spark", gate, "-n", "3", "--dist", "loadfile", report["process"]),),
             runs_tests=True,
         ),
         Lane(name="spark", commands=((tool["pytest"], "-m", "spark", gate, report["spark"]),), runs_tests=True),
-        Lane(name="unit", commands=((tool["pytest"], "-m", "not process", gate, "-n", "2", *covered, report["unit"]),), runs_tests=True),
-        # Run before every commit: neither coverage nor what waits for sockets, disks and processes.
+        Lane(name="unit", commands=((tool["pytest"], "-m", "not process", gate, "-n", "2", report["unit"]),), runs_tests=True),
+        # The same, with the lines that no test of it passes. That takes twice the CPU, so it is run when somebody asks for it.
+        Lane(
+            name="coverage",
+            commands=((tool["pytest"], "-m", "not process", gate, "-n", "2", *covered, report["coverage"]),),
+            runs_tests=True,
+        ),
+        # Run before every commit: without what waits for sockets, disks and processes.
         Lane(
             name="quick",
             commands=((tool["pytest"], "-m", "not process", "--hypothesis-profile=quick", "-n", "3", report["quick"]),),

@@ -94,7 +94,7 @@ def test_commands_get_what_is_meant_for_tests_and_no_configuration_of_a_node(mon
 
 def test_an_unknown_lane_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["unit", "unti"]) == 2
-    assert "process spark unit quick sim wheel types lint contracts" in capsys.readouterr().err
+    assert "process spark unit coverage quick sim wheel types lint contracts" in capsys.readouterr().err
 
 
 def test_the_quick_lane_runs_what_the_unit_lane_does() -> None:

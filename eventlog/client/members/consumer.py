@@ -106,7 +106,7 @@ class Consumer(JoinedMember):
         self._progress.drop(gone)
         self._lanes.release(gone)
 
-    def _fail(self, error: EventLogError) -> None:
+    def _fail(self, error: Exception) -> None:
         super()._fail(error)
         self._lanes.wake()
 

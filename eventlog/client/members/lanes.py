@@ -64,7 +64,7 @@ class MemberLanes:
 
     def __init__(self, core: ReadingCore, progress: MemberProgress, *, source: EventSource, reading: Reading, outage: Outage) -> None:
         self.is_started = False
-        self.failed: Callable[[EventLogError], None] = lambda _: None
+        self.failed: Callable[[Exception], None] = lambda _: None
         self._core = core
         self._progress = progress
         self._source = source
@@ -135,7 +135,13 @@ class MemberLanes:
             if id_ not in self._lanes:
                 own = frozenset(segments)
                 task = asyncio.create_task(self._run(id_, own), name=f"eventlog-consumer {id_.node}")
+                task.add_done_callback(self._ended)
                 self._lanes[id_] = _Lane(own, task)
+
+    def _ended(self, task: "asyncio.Task[None]") -> None:
+        """Tell what a lane did not expect, an answer of a kind that was not asked for: whoever waits for events would wait for ever."""
+        if not task.cancelled() and isinstance(error := task.exception(), Exception):
+            self.failed(error)
 
     def _end(self, id_: LaneId) -> None:
         self._lanes.pop(id_).task.cancel()

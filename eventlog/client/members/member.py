@@ -113,7 +113,7 @@ class MemberHooks:
 
     assigned: Callable[[frozenset[int], Mapping[int, Place]], Awaitable[None]]
     lost: Callable[[], None]
-    failed: Callable[[EventLogError], None]
+    failed: Callable[[Exception], None]
 
 
 class Membership:
@@ -167,7 +167,7 @@ class Membership:
                     self._may_be_known = False
                     self._lose()
                     self._hooks.failed(error)
-                    self._tell()
+                    self.tell()
                     return
                 await self._pause()
             else:
@@ -176,7 +176,8 @@ class Membership:
                 if losses == self._losses:  # else it tells only what is new to a session that has ended here meanwhile
                     await self._take(reply, sent_at)
 
-    def _tell(self) -> None:
+    def tell(self) -> None:
+        """Wake whoever waits for `changed`."""
         changed, self.changed = self.changed, asyncio.Event()
         changed.set()
 
@@ -214,7 +215,7 @@ class Membership:
             await self._hooks.assigned(assigned, places)
             if self.epoch:  # it may have been lost meanwhile
                 self.owned = assigned
-        self._tell()
+        self.tell()
 
     def _expire_at(self, when: float) -> None:
         """Stop reading by then unless the coordinator has answered again: it may have given the segments to others."""
@@ -328,7 +329,7 @@ class JoinedMember(Shown):
         self._source = source
         self._member = Membership(core, source.cache_id, options, MemberHooks(assigned=self._assigned, lost=self._lost, failed=self._fail))
         self._tasks: list[asyncio.Task[None]] = []
-        self._error: EventLogError | None = None
+        self._error: Exception | None = None
         self._is_closed = False
 
     def _described(self) -> str:
@@ -363,6 +364,8 @@ class JoinedMember(Shown):
         if self._tasks or self._is_closed:
             raise InvalidArgument(why="this consumer was opened before; make another")
         self._tasks = [asyncio.create_task(work, name=f"eventlog-consumer {self.group}") for work in (self._member.run(), *self._works())]
+        for task in self._tasks:
+            task.add_done_callback(self._ended)
         try:
             async with asyncio.timeout(self._core.options.reconnect_ms_max / 1000):
                 while not self._member.epoch:
@@ -406,8 +409,14 @@ class JoinedMember(Shown):
         """What the group knows it by."""
         return self._member.id
 
-    def _fail(self, error: EventLogError) -> None:
+    def _fail(self, error: Exception) -> None:
         self._error = self._error or error
+
+    def _ended(self, task: "asyncio.Task[None]") -> None:
+        """Take in what a task did not expect: whoever waits for what it does would wait for ever."""
+        if not task.cancelled() and isinstance(error := task.exception(), Exception):
+            self._fail(error)
+            self._member.tell()
 
     def _check(self) -> None:
         if self._error is not None:

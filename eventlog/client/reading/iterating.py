@@ -218,7 +218,7 @@ class EntryReader:
             async with aclosing(self.group(IterationProgress(group), wanted)) as batches:
                 async for batch in batches:
                     await queue.put(batch)
-        except EventLogError as error:
+        except Exception as error:  # noqa: BLE001 -- whoever waits for the queue is told, whatever it is
             await queue.put(error)
         else:
             await queue.put(None)

@@ -200,3 +200,27 @@ def test_a_member_to_whom_nothing_is_given_comes_to_its_end() -> None:
                 assert await reading is None
 
     run(main(), loop_factory=SkippingLoop)
+
+
+class Odd(Coordinating):
+    """A node of another make, which answers what is asked by segment with one id."""
+
+    def read(self, poll: pb.Poll) -> tuple[pb.PollAnswer, list[bytes]]:
+        answer, body = super().read(poll)
+        answer.position = token.encode(Position(cluster=self.cluster, cache_id=poll.cache_id, segments=self.segments, at=answer.last_id))
+        return answer, body
+
+
+def test_an_answer_that_nobody_expects_ends_the_reading_and_is_not_waited_for() -> None:
+    async def main() -> None:
+        node = Odd()
+        async with client_of(node) as client:
+            cache = await client.create_cache("c")
+            await cache.put("k", 0)
+            node.say(1, {0: BEGINNING})
+            async with await cache.new_consumer("g") as consumer:
+                with pytest.raises(AssertionError, match="by segment"):
+                    async with asyncio.timeout(5):
+                        await anext(consumer.events())
+
+    run(main())

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any, Final
 
 from eventlog.client.members.member import MemberHooks, MemberOptions, Membership
-from eventlog.errors import EventLogError, StaleMember, TimedOut
+from eventlog.errors import EventLogError, Fenced, StaleMember, TimedOut
 from eventlog.groups.record import Place
 from eventlog.limits import REQUEST_TIMEOUT_MS_DEFAULT
 from eventlog.wire.eventlog_pb2 import Message
@@ -149,9 +149,9 @@ class Member:
     def _lost(self) -> None:
         self._let_go(list(self._places))
 
-    def _failed(self, error: EventLogError) -> None:
+    def _failed(self, error: Exception) -> None:
         self._let_go(list(self._places))
-        if not isinstance(error, StaleMember) and error.code != "FENCED":
+        if not isinstance(error, StaleMember | Fenced):
             self.errors.append(error)
 
     def _let_go(self, segments: list[int]) -> None:

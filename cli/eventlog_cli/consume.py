@@ -122,7 +122,7 @@ def command(
         cache, listener = client.cache(cache_name), reading["listener"]
         if tail is not None and kept is None:
             ends = cache.log_ends(tail=tail, segments=reading["segments"], whole=not reading["follow"])
-            start = ends.tail_id or 0
+            start = ends.tail_id or _from_first_kept(cache, no_archive=no_archive)
             reading["until_id"] = None if reading["follow"] else ends.last_id
         elif start == "latest":
             start = cache.log_ends().last_id  # a place to resume from, should an interrupt come before any event
@@ -227,6 +227,17 @@ def _noted(cache: "Cache", start: Start | None) -> str | None:
         pass
     note(f"note: what the nodes keep no more comes from the archive at {place}; --no-archive leaves it aside")
     return place
+
+
+def _from_first_kept(cache: "Cache", *, no_archive: bool) -> int:
+    """Return 0, behind which all that the nodes keep is read; say where older events are, if an archive has some that they keep no more."""
+    place = "" if no_archive else cache.info().archive
+    try:
+        if place:
+            cache.poll(1, max_events=0)
+    except EventsTrimmed:
+        note(f"note: --tail counts what the nodes keep, which is less; what came before is in the archive at {place}")
+    return 0
 
 
 def _over_archive(client: "Client", cache: str, path: str, start: Start, **reading: Any) -> "Iterator[EventBatch]":

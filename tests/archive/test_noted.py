@@ -71,6 +71,10 @@ def test_consume_takes_what_the_nodes_have_forgotten(client: blocking.Client, no
     for words in (("--from-id", str(ids[-5])), ("--tail", "4")):  # the nodes have all of it
         found, told = printed(node, *words)
         assert (found, told) == (ids[-4:], "")
+    found, told = printed(node, "--tail", str(len(ids)))
+    assert found == kept
+    assert f"what came before is in the archive at {path}" in told
+    assert printed(node, "--tail", str(len(ids)), "--no-archive") == (kept, "")
     assert node.command("consume", "orders", "--no-archive", "--archive", str(path), ok=False).returncode == 2
 
 
@@ -135,7 +139,7 @@ def test_what_cannot_be_noted_is_refused(client: blocking.Client, node: NodeProc
     _, path = orders
     client.create_cache("others")
     for words, code, why in (
-        (("others", "--archive", str(path)), 1, "and not"),
+        (("others", "--archive", str(path)), 1, "is another"),
         (("others", "--archive", str(tmp_path / "nothing")), 1, "there is none"),
         (("others", "--archive", ""), 2, "--no-archive takes one away"),
         (("others", "--archive", str(path), "--no-archive"), 2, "exclude each other"),

@@ -73,7 +73,7 @@ class Archive:
     def check(self, identity: TableIdentity) -> None:
         """Raise ArchiveRefused unless these are the events of the cache of an identity."""
         if identity != self._table.identity:
-            raise ArchiveRefused(path=self.address, why=f"it has {self._table.identity}, and not {identity}")
+            raise ArchiveRefused(path=self.address, why=self._table.identity.unlike(identity))
 
     @property
     def after(self) -> int:

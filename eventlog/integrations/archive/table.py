@@ -50,6 +50,12 @@ class TableIdentity:
     cache: str
     cache_id: int
 
+    def unlike(self, wanted: "TableIdentity") -> str:
+        """Return what a table of this one is to whoever wants another."""
+        is_again = (self.cluster, self.cache) == (wanted.cluster, wanted.cache)
+        what = "dropped and made again since" if is_again else "another"
+        return f"it has cache {self.cache!r} of cluster {self.cluster}; {wanted.cache!r} of cluster {wanted.cluster} is {what}"
+
 
 def identity_of(client: blocking.Client, cache: str) -> TableIdentity:
     """Return what a cache is now. Raises CacheNotFound."""
@@ -148,9 +154,7 @@ class ArchiveTable:
                 )
             found = cls.open(place)
         if found.identity != identity:
-            has, wanted = found.identity, identity
-            what = "dropped and made again since" if (has.cluster, has.cache) == (wanted.cluster, wanted.cache) else "another"
-            raise ArchiveRefused(path=place.address, why=f"it has cache {has.cache!r} of cluster {has.cluster}; {wanted.cache!r} is {what}")
+            raise ArchiveRefused(path=place.address, why=found.identity.unlike(identity))
         has = pa.schema([field for field in found.schema if field.name not in VALUE_COLUMNS])
         if has != schema:
             raise ArchiveRefused(path=place.address, why=f"it has the columns {has.names}, not {schema.names}")

@@ -275,7 +275,7 @@ def rebuild(cache_name: str, *, path: str | None, into: str | None, to: str | No
         path = path or _noted(client, cache_name, "--archive")
         done = archives.rebuild(archives.open(path), client, cache_name, into=into, to=to, as_of=as_of, verify=verify)
     if settings().is_json:
-        counts = {name: getattr(done, name) for name in ("events", "entries", "compared", "differences")}
+        counts = {name: getattr(done, name) for name in ("events", "entries", "is_whole", "compared", "differences")}
         ids = id_fields(after=done.after, as_of=done.as_of)
         made = {"into": into} if into is not None else {"to": to}
         print_row({"pipeline": "rebuild", "cache": cache_name} | made | ids | counts | took.row)
@@ -283,6 +283,8 @@ def rebuild(cache_name: str, *, path: str | None, into: str | None, to: str | No
         print_text(f"{into or to} has the {done.entries} entries that {cache_name} had at id {done.as_of}, from {done.events} events")
         if verify:
             print_text(f"{done.compared} entries have not changed since; of them {done.differences or 'none'} differ")
+    if not done.is_whole:
+        note(f"note: the archive begins behind id {done.after}, and the cache before: entries written before, and not since, are not in it")
     if done.differences:
         click.get_current_context().exit(1)
 

@@ -22,7 +22,7 @@ from pyarrow.fs import PyFileSystem
 from eventlog import blocking
 from eventlog.errors import ArchiveDamaged, ArchiveRefused, ArchiveTaken, CorruptData, EventLogError, EventsTrimmed, InvalidArgument
 from eventlog.hashing import hash_key, segment_of
-from eventlog.ids import ID_MAX, TIME_SHIFT, time_of
+from eventlog.ids import ID_MAX, TIME_SHIFT, id_before, time_of
 from eventlog.integrations import archive as archives
 from eventlog.integrations.archive.auditing import DIFFERENCES_MAX, DifferingHours, HourDifference, first_unlike, unlike_hours
 from eventlog.integrations.archive.digest import bounds_of, digest_of
@@ -61,6 +61,14 @@ def events_of(cache: blocking.Cache, after: int = 0) -> list[tuple[object, ...]]
     for batch in cache.event_batches(after):
         found += rows_of(iter([batch.arrow()]))
     return found
+
+
+def test_a_beginning_that_nobody_can_have_issued_yet_is_refused(client: blocking.Client, cache: blocking.Cache, tmp_path: Path) -> None:
+    write(cache, 1, 5)
+    soon = id_before(int(time.time() * 1000) + 1_000)
+    assert archives.archive(client, cache.name, tmp_path / "soon", after=soon).after == soon
+    with pytest.raises(InvalidArgument, match="ahead of every id"):
+        archives.archive(client, cache.name, tmp_path / "never", after=id_before(int(time.time() * 1000) + 86_400_000))
 
 
 def test_stored_values_that_go_out_whole_between_others_are_archived_in_order(

@@ -72,6 +72,18 @@ def test_done_twice_it_is_there_once_and_nothing_else_is_written_over(client: bl
     assert {"early", "late"}.isdisjoint(one.name for one in client.list_caches())
 
 
+def test_entries_that_may_lack_are_told_of(client: blocking.Client, node: NodeProcess, history: Any, tmp_path: Path) -> None:
+    path, states = history
+    assert archives.rebuild(archives.open(path), client, "orders", to=tmp_path / "whole", as_of=states[3][0]).is_whole
+    late = tmp_path / "late"
+    archives.archive(client, "orders", late, after=states[1][0])
+    done = node.command(
+        "pipeline", "rebuild", "orders", "--archive", str(late), "--to", str(tmp_path / "part"), "--as-of", str(states[3][0])
+    )
+    assert f"begins behind id {states[1][0]}, and the cache before" in done.stderr.decode()
+    assert not archives.rebuild(archives.open(late), client, "orders", to=tmp_path / "part", as_of=states[3][0]).is_whole
+
+
 def test_done_again_at_a_later_id_only_what_lacks_is_written(client: blocking.Client, tmp_path: Path) -> None:
     cache = client.create_cache("growing")
     cache.put_many([(f"k{key}", key) for key in range(50)])

@@ -168,8 +168,10 @@ def check_final(client: blocking.Client, cache: str, at: int) -> None:
         raise not_final(segment=0, at=at, upto=last_id)
 
 
-def _check_whole(archive: Archive, source: blocking.Cache, folded: Folded, *, at: int, segments: Collection[int] | None) -> None:
-    """Refuse an archive that begins later than the log: an entry that was written before, and not since, would lack without a word.
+def late_segment(
+    archive: Archive, source: blocking.Cache, folded: Folded, *, at: int, segments: Collection[int] | None = None
+) -> int | None:
+    """Return a segment that had events before the archive begins, None where it has the log from its beginning on.
 
     Where a segment had events, the first one says whether there were others before it. Of a segment that had none, what is there now
     and what happened since say so; it is looked at in this order, so that nothing passes between the two.
@@ -186,9 +188,14 @@ def _check_whole(archive: Archive, source: blocking.Cache, folded: Folded, *, at
                 _see(firsts, found)
         wanted = Range(after=max(at, archive.upto), upto=source.log_ends().last_id, segments=tuple(unseen))
         _see(firsts, read_range(source, wanted, names=_OFFSETS))
-    late = [segment for segment in asked if 0 < firsts[segment] < _UNSEEN]
-    if late:
-        what = f"it begins behind id {archive.after}, where segment {min(late)} had events already"
+    return min((segment for segment in asked if 0 < firsts[segment] < _UNSEEN), default=None)
+
+
+def _check_whole(archive: Archive, source: blocking.Cache, folded: Folded, *, at: int, segments: Collection[int] | None) -> None:
+    """Refuse an archive that begins later than the log: an entry that was written before, and not since, would lack without a word."""
+    late = late_segment(archive, source, folded, at=at, segments=segments)
+    if late is not None:
+        what = f"it begins behind id {archive.after}, where segment {late} had events already"
         why = f"{what}: entries of these are not in it; the nodes by themselves may know"
         raise ArchiveRefused(path=archive.address, why=why)
 

@@ -14,7 +14,7 @@ from eventlog.errors import CacheExists, InvalidArgument
 from eventlog.ids import ID_MAX
 from eventlog.integrations.archive.columns import state_batch, times_of
 from eventlog.integrations.archive.entries_table import write_entries
-from eventlog.integrations.archive.folding import check_final, fold
+from eventlog.integrations.archive.folding import check_final, fold, late_segment
 from eventlog.integrations.archive.place import place_of
 from eventlog.integrations.archive.reading import Archive
 from eventlog.integrations.archive.table import identity_of
@@ -28,7 +28,10 @@ VERSION_HEADER: Final = "eventlog.version"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rebuilt:
-    """What was made: so many entries, of events in `(after, as_of]`. Of `compared` entries of the cache of now `differences` differ."""
+    """What was made: so many entries, of events in `(after, as_of]`. Of `compared` entries of the cache of now `differences` differ.
+
+    `is_whole`: the archive has the log from its beginning on; else entries may lack that were written before, and not since.
+    """
 
     after: int
     as_of: int
@@ -36,6 +39,7 @@ class Rebuilt:
     entries: int
     compared: int
     differences: int
+    is_whole: bool
 
 
 def rebuild(
@@ -51,7 +55,7 @@ def rebuild(
     """Make a cache `into` with the entries that a cache had at an id, by default now, or a Delta table at a place `to`.
 
     Done twice, or killed and done again, each entry is written once; done again at a later id, only those that lack are.
-    An entry that was written before the archive's beginning, and not since, is not in it.
+    An entry that was written before the archive's beginning, and not since, is not in it: `is_whole` says whether there can be any.
     The cache has the formats and the schema of the other one, and the events that make its entries have their old versions as a header,
     `VERSION_HEADER`; lifespans are not in an archive. The table has columns `segment`, `key`, `value`, `version` and `time`.
     With `verify` the entries are compared with the cache's, in those that have not changed since.
@@ -81,7 +85,13 @@ def rebuild(
         for rows, kept in _beside(source, folded.table, ["id", "key", "value"], upto=at):
             compared, differences = compared + len(rows), differences + len(rows) - kept
     return Rebuilt(
-        after=archive.after, as_of=at, events=folded.events, entries=len(folded.table), compared=compared, differences=differences
+        after=archive.after,
+        as_of=at,
+        events=folded.events,
+        entries=len(folded.table),
+        compared=compared,
+        differences=differences,
+        is_whole=late_segment(archive, source, folded, at=at) is None,
     )
 
 

@@ -16,6 +16,8 @@ import pyarrow as pa
 
 from eventlog import blocking
 from eventlog.client.reading.batches import EventBatch
+from eventlog.client.reading.past import not_final
+from eventlog.client.reports import LogEnds
 from eventlog.errors import CorruptData, InvalidArgument
 from eventlog.integrations.archive.columns import columns_of, read_columns, record_batch
 from eventlog.integrations.archive.digest import bounds_of, digest_of
@@ -159,7 +161,8 @@ def archive(
 
     Raises:
         ArchiveRefused: the table is another cache's, or `path` something else, or `value_schema` lacks a field of the table or changes it.
-        InvalidArgument: `value_schema` is none, or values are neither JSON nor Avro, or there are to be fewer than no tasks.
+        InvalidArgument: `value_schema` is none, or values are neither JSON nor Avro, or there are to be fewer than no tasks,
+            or `after` is an id that nobody can have issued yet.
         ArchiveTaken: another archiver of the cache has gone on meanwhile.
         ArchiveUnreachable: the object store does not answer. What is committed stays, and the next run goes on behind it.
         EventsTrimmed: retention has taken what would come next.
@@ -178,9 +181,7 @@ def archive(
         table.grow(asked)
     values = "" if table.values is None else ddl_of(table.values)
     end = source.log_ends()
-    start = table.upto
-    if start is None:
-        start = after if after is not None else end.last_id if end.first_id is None else end.first_id - 1
+    start = table.upto if table.upto is not None else _beginning(after, end)
     listener = f"archive.{cache}"
     is_held = hold_behind(client, cache, listener, hold, at=start)
     run = run or (lambda ranges, values: map(partial(write_range, source, place=place, values=values), ranges))
@@ -201,6 +202,15 @@ def archive(
         if is_held:
             client.listeners.acknowledge(listener, at)
     return Written(after=start, upto=at, events=events, bytes=nbytes, files=files, rounds=rounds)
+
+
+def _beginning(after: int | None, end: LogEnds) -> int:
+    """Return the id behind which a new table begins. Raises InvalidArgument where nobody can have issued it yet."""
+    if after is None:
+        return end.last_id if end.first_id is None else end.first_id - 1
+    if after > end.last_id and isinstance(never := not_final(segment=0, at=after, upto=end.last_id), InvalidArgument):
+        raise never
+    return after
 
 
 def _ends_before(table: ArchiveTable, segments: int) -> tuple[int, ...]:

@@ -11,6 +11,7 @@ import pytest
 
 import eventlog
 import eventlog.blocking
+from eventlog.client.reading.past import FINAL_WAIT_MS
 from eventlog.errors import EventsTrimmed
 from eventlog.ids import TIME_SHIFT, time_of
 from tests.process.cli_ends import Shell, running_node
@@ -32,6 +33,18 @@ async def trim(client: eventlog.Client, cache: eventlog.Cache, upto: int) -> Non
     while not ((await cache.log_ends()).first_id or upto + 1) > upto:
         await client.run_retention(cache.name)
         await asyncio.sleep(0.05)
+
+
+def test_of_a_log_in_which_nothing_happens_the_past_goes_on_to_its_end(shell: Shell) -> None:
+    with eventlog.blocking.connect(shell.node.address) as client:
+        cache = client.create_cache("idle")
+        cache.put("a", 1)
+        began = cache.log_ends().last_id
+        assert [key for key, _ in cache.entries(at=began)] == ["a"]  # the node keeps what was read for others
+        while time_of(at := cache.log_ends().last_id) <= time_of(began) + FINAL_WAIT_MS:
+            pass
+        assert [key for key, _ in cache.entries(at=at)] == ["a"]
+        assert cache.get("a", at=at).value == 1
 
 
 @pytest.mark.source

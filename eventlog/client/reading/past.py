@@ -36,7 +36,7 @@ from eventlog.clock import SystemClock
 from eventlog.errors import CorruptData, EventsTrimmed, InvalidArgument, NotFinal
 from eventlog.events import EventSource, Kind
 from eventlog.ids import EPOCH_MS, id_before, time_of
-from eventlog.limits import CLOCK_AHEAD_MS_MAX, ITERATION_BATCH_ENTRIES_MAX, LEASE_MS
+from eventlog.limits import CLOCK_AHEAD_MS_MAX, ITERATION_BATCH_ENTRIES_MAX, LEASE_MS, PIN_SHARED_MS_MAX
 from eventlog.query.iterate import ID_MAX, IterationProgress
 from eventlog.wire.eventlog_pb2 import LogEnds, Message, PollAnswer
 
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from eventlog.predicate.compile import Compiled
 
 FINAL_WAIT_MS = 2_000  # how far ahead of what is final an id may be to be waited for
+assert PIN_SHARED_MS_MAX < FINAL_WAIT_MS, "what a node reads for others, too, lags behind what is final by so much"
 _ASK_S = 0.02
 _TRIES = 8  # retention goes on while the log is read
 _ALIVE_MS = 2 * CLOCK_AHEAD_MS_MAX  # an id's time may be so far from the clock by which the same write judged lifespans

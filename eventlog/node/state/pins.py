@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from eventlog.arrays import Ints
-from eventlog.limits import PIN_AGE_MS_MAX, PIN_IDLE_MS_MAX, PINNED_BYTES_MAX, PINS_MAX
+from eventlog.limits import PIN_AGE_MS_MAX, PIN_IDLE_MS_MAX, PIN_SHARED_MS_MAX, PINNED_BYTES_MAX, PINS_MAX
 from eventlog.node.writing.storage import StorageThread
 from eventlog.segment.port import Snapshot, Store
 
@@ -75,11 +75,12 @@ class Pins:
         return self._places()
 
     async def take(self, *, at_least: tuple[int, int] | None = None) -> Pin:
-        """Return a pin of now; one that is there already if nothing has changed since. `at_least`: (segment, id) that it must reach."""
+        """Return a pin of now; one of a moment ago if nothing has changed since. `at_least`: (segment, id) that it must reach."""
         now = asyncio.get_running_loop().time()
         places = self._places()
         newest = self._pins[-1] if self._pins else None
-        if newest is not None and newest.is_open and np.array_equal(newest.places.applied, places.applied):
+        is_shared = newest is not None and newest.is_open and (now - newest.born) * 1000 <= PIN_SHARED_MS_MAX
+        if newest is not None and is_shared and np.array_equal(newest.places.applied, places.applied):
             segment, id_ = at_least or (0, NOT_HERE)
             if newest.id_of(segment) >= id_:
                 newest.used = now

@@ -7,7 +7,7 @@ import pytest
 
 from eventlog.errors import ClientClosed
 from eventlog.hashing import hash_key
-from eventlog.limits import PIN_AGE_MS_MAX, PIN_IDLE_MS_MAX, PINS_MAX
+from eventlog.limits import PIN_AGE_MS_MAX, PIN_IDLE_MS_MAX, PIN_SHARED_MS_MAX, PINS_MAX
 from eventlog.segment.keys import TAG_ENTRY, tag_range
 from eventlog.write.groups import WriteResult
 from tests.loops import until
@@ -74,6 +74,9 @@ def test_nothing_changed_is_the_same_pin_and_a_change_is_another(tmp_path):
             while (first := await pins.take()) is not await pins.take():
                 pass  # the node's own first steps are changes, too
         assert await pins.take(at_least=(0, first.id_of(0) + (1 << 40))) is not first
+        later = await pins.take()
+        later.born -= (PIN_SHARED_MS_MAX + 1) / 1000
+        assert await pins.take() is not later, "readers want what was a moment ago"
         await submit(node, cache, [(b"a", b"1")])
         second = await pins.take()
         assert second is not first

@@ -1,11 +1,14 @@
 """The entries of a cache as lines of JSON, segment by segment, keys rising in each: as they are, or as they were at an id.
 
-What is not read stays with the node, as with events.
+What is not read stays with the node, as with events. Where a listing broke off its last key says where to go on, at any node and at any
+time: the order is that of segments and keys, which never changes.
 """
 
 from base64 import urlsafe_b64encode
+from bisect import bisect_right
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
+from itertools import islice
 from typing import Any, Final
 
 import orjson
@@ -21,8 +24,9 @@ from eventlog.http.calls import Call, condition_of, given_key, told
 from eventlog.http.events import BATCH_BYTES, EVENTS_MAX, LINES, EventStream
 from eventlog.http.local import LocalCore, LocalReads
 from eventlog.ids import ID_MAX
+from eventlog.routing.routes import Routes
 
-PARAMETERS: Final = frozenset({"prefix", "key", "where", "parameters", "select", "at", "max"})
+PARAMETERS: Final = frozenset({"prefix", "after", "key", "where", "parameters", "select", "at", "max"})
 
 
 class EntryListing:
@@ -47,10 +51,14 @@ class EntryListing:
                 raise InvalidArgument(why="keys of this cache are bytes: read them in base64url, with ?key=base64")
             if is_base64 and "prefix" in wanted:
                 wanted["prefix"] = given_key(wanted["prefix"], info)
+            behind = None
+            if (after := call.parameters.get("after")) is not None:
+                behind = _behind(given_key(after, info) if is_base64 else after, info, cache.core.routes)
+                wanted["segments"] = range(behind[0], cache.core.routes.segments)
             if call.request.method == "HEAD":
                 return web.Response(headers=stream.headers)
             try:
-                await stream.send(_lines(cache, wanted, _liner(info, is_selected="select" in wanted, is_base64=is_base64)), left)
+                await stream.send(_lines(cache, wanted, _liner(info, is_selected="select" in wanted, is_base64=is_base64), behind), left)
             except EventLogError as error:
                 if not stream.has_begun:
                     raise
@@ -80,17 +88,28 @@ def _wanted(call: Call) -> dict[str, Any]:
     return wanted
 
 
+Place = tuple[int, bytes]  # a segment, and a key of it
+
+
+def _behind(key: str | bytes, info: CacheInfo, routes: Routes) -> Place:
+    stored = CacheFormat(info).key(key)
+    return routes.segment(stored, by_prefix=info.route_by_prefix), stored
+
+
 async def _lines(
-    cache: LocalReads, wanted: dict[str, Any], line: Callable[[bytes, bytes, int, int], bytes]
+    cache: LocalReads, wanted: dict[str, Any], line: Callable[[bytes, bytes, int, int], bytes], behind: Place | None
 ) -> AsyncGenerator[list[Any], None]:
     async with aclosing(cache.entries(metadata=True, batch_bytes=BATCH_BYTES, **wanted).batches()) as batches:
         async for batch in batches:
-            yield _of_batch(batch, line)
+            if found := _of_batch(batch, line, behind):
+                yield found
 
 
-def _of_batch(batch: EntryBatch, line: Callable[[bytes, bytes, int, int], bytes]) -> list[Any]:
-    columns = (batch.keys.to_list(), batch.values.to_list(), batch.versions.tolist(), batch.expiry.tolist())
-    return [line(*row) for row in zip(*columns, strict=True)]
+def _of_batch(batch: EntryBatch, line: Callable[[bytes, bytes, int, int], bytes], behind: Place | None) -> list[Any]:
+    keys = batch.keys.to_list()
+    low = 0 if behind is None else bisect_right(list(zip(batch.segments.tolist(), keys, strict=True)), behind)
+    columns = (keys, batch.values.to_list(), batch.versions.tolist(), batch.expiry.tolist())
+    return [line(*row) for row in islice(zip(*columns, strict=True), low, None)]
 
 
 def _liner(info: CacheInfo, *, is_selected: bool, is_base64: bool) -> Callable[[bytes, bytes, int, int], bytes]:

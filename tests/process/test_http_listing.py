@@ -65,6 +65,24 @@ def test_entries_are_chosen_by_prefix_condition_and_number(node: NodeProcess, or
     assert listed(node, "orders", where="value.n = -1") == []
 
 
+def test_a_listing_goes_on_behind_its_last_key(node: NodeProcess, client: blocking.Client, orders: blocking.Cache) -> None:
+    whole = listed(node, "orders")
+    pages = listed(node, "orders", max="70")
+    while page := listed(node, "orders", max="70", after=pages[-1]["key"]):
+        pages += page
+    assert pages == whole
+    at = orders.log_ends().last_id
+    assert listed(node, "orders", after=whole[100]["key"], at=at) == whole[101:]
+    chosen = listed(node, "orders", where="value.n < 100")
+    assert listed(node, "orders", where="value.n < 100", after=chosen[40]["key"], prefix="k") == chosen[41:]
+    assert listed(node, "orders", after=whole[-1]["key"]) == []
+    by_prefix = client.create_cache("routed", key_format="bytes", route_by_prefix=True)
+    by_prefix.put_many([(b"%d\0%d" % (number % 7, number), number) for number in range(50)])
+    routed = listed(node, "routed", key="base64")
+    assert len(routed) == 50
+    assert [listed(node, "routed", key="base64", after=line["key"]) for line in routed] == [routed[n:] for n in range(1, 51)]
+
+
 def test_entries_are_told_as_they_were(node: NodeProcess, client: blocking.Client) -> None:
     cache = client.create_cache("past", before=True)
     cache.put_many([(f"k{key}", 1) for key in range(20)])
@@ -98,6 +116,8 @@ def test_what_cannot_be_is_refused(node: NodeProcess, client: blocking.Client, o
         ("orders", {"where": "value.n = ?", "parameters": "7"}, 400, "INVALID_ARGUMENT"),
         ("orders", {"max": "0"}, 400, "INVALID_ARGUMENT"),
         ("orders", {"nothing": "1"}, 400, "INVALID_ARGUMENT"),
+        ("orders", {"after": "x", "key": "base64"}, 400, "INVALID_ARGUMENT"),
+        ("orders", {"after": "x" * 5_000}, 413, "TOO_LARGE"),
         ("orders", {"at": str(1 << 62)}, 400, "INVALID_ARGUMENT"),
         ("orders", {"at": str(id_before(time.time_ns() // 1_000_000 + 30_000))}, 503, "NOT_FINAL"),
         ("stateless", {}, 409, "NO_STATE"),

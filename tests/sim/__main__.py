@@ -15,7 +15,7 @@ from pathlib import Path
 
 from tests.sim.hunt import applied
 from tests.sim.mutants import MUTANTS
-from tests.sim.run import Run
+from tests.sim.run import Run, never_reached
 
 AGAIN = 30
 """So many seeds are played where the known one finds nothing any more: it is another run once the product does something else."""
@@ -74,8 +74,10 @@ def play_all(seeds: Sequence[int], *, is_traced: bool) -> int:
         if is_traced:
             print(f"seed {seed}: {run.world.scheduler.now_us} us, {dict(run.reached)}", flush=True)
     print(", ".join(f"{name} {count}" for name, count in sorted(reached.items())))
+    for name in (missing := never_reached(reached, seeds=len(seeds))):
+        print(f"never reached: {name}")
     print(f"{len(seeds)} seeds, {failed} failed")
-    return 1 if failed else 0
+    return 1 if failed or missing else 0
 
 
 def hunt(seeds: Sequence[int] | None) -> int:

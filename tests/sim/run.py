@@ -53,6 +53,17 @@ KINDS: Final = ("counting", "workers", "listener", "near", "reader", "iterating"
 MORE: Final = 3
 """How many kinds of clients a run has beside those that are in each: all of them at once would make it slow."""
 
+_FAULTS: Final = ("crash", "pause", "cut", "jump", "blackout", "drain", "fill", "fail_sync", "rot", "rotten", "flip", "flipped")
+REQUIRED: Final = (*_FAULTS, *KINDS, "written", "iterated", "events trimmed", "groups audited")
+"""What makes a run of many seeds worth something; one that was never reached fails it."""
+
+SEEDS_MIN_FOR_REACH: Final = 20  # fewer may miss one by chance
+
+
+def never_reached(reached: Counter[str], *, seeds: int) -> list[str]:
+    """Return what so many seeds had to reach and did not."""
+    return [name for name in REQUIRED if not reached[name]] if seeds >= SEEDS_MIN_FOR_REACH else []
+
 
 class Run:
     """One seed. `violations` are what must not be."""

@@ -1,6 +1,7 @@
 """What decides in the Spark source, without Spark: options, offsets, ranges, columns."""
 
 import json
+import pickle
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from eventlog.integrations.archive.ranges import PARTITION_BYTES_MIN, PARTITION_
 from eventlog.integrations.spark.offsets import Scope, after_of, id_of, offset_of
 from eventlog.integrations.spark.options import Start, check_stream, read_options, sink_options
 from eventlog.integrations.spark.releases import check_release
+from eventlog.integrations.spark.travelling import own_version
 from eventlog.integrations.spark.values import check_columns
 
 NEEDED = {"servers": "a:1,b:2", "cache": "c"}
@@ -29,6 +31,16 @@ def test_a_release_of_pyspark_that_is_too_old_is_refused_by_name_and_version(ver
         return
     with pytest.raises(InvalidArgument, match=f"PySpark {version} is too old for eventlog, which needs 4.2 or newer"):
         check_release(version)
+
+
+@pytest.mark.parametrize("options", [read_options(NEEDED | {"startingPosition": "id:5"}), sink_options(NEEDED | {"mode": "insert"})])
+def test_what_another_version_has_made_is_refused_by_its_name(options):
+    sent = pickle.dumps(options)
+    assert pickle.loads(sent) == options
+    own = own_version()
+    other = "9" * len(own)
+    with pytest.raises(InvalidArgument, match=f"the driver has eventlog {other}, and an executor {own}: install one version"):
+        pickle.loads(sent.replace(own.encode(), other.encode()))
 
 
 def test_options_are_read_in_any_case_and_sparks_own_are_left_alone():

@@ -16,6 +16,7 @@ from eventlog.errors import BadMessage, InvalidArgument
 from eventlog.ids import ID_MAX, id_before
 from eventlog.integrations.archive.ranges import PARTITIONS_MAX
 from eventlog.integrations.archive.values import Corrupt
+from eventlog.integrations.spark.travelling import Travelling
 from eventlog.limits import ANSWER_BYTES_MAX, STAGE_KEEP_MS_DEFAULT, STAGE_KEEP_MS_MAX
 from eventlog.read.token import from_text
 
@@ -103,7 +104,7 @@ class Start:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SourceOptions:
+class SourceOptions(Travelling):
     """What a source is asked for. It is plain values, so it travels to the tasks as it is.
 
     `archive` is None where nothing is said of one, and empty where none is to be read; `is_noted`: it is that of the cache. `hold` names
@@ -159,7 +160,7 @@ class SourceOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SinkOptions:
+class SinkOptions(Travelling):
     """What a sink is asked for. `transaction`: the query's id where it is empty, and one by chance for a batch.
 
     `rate`: events per second over all of at most `tasks` tasks, 0 for any number.

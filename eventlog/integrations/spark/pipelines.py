@@ -28,6 +28,7 @@ from eventlog.integrations.spark.loading import LoadFile, LoadShape, load_files
 from eventlog.integrations.spark.options import SinkOptions, SourceOptions
 from eventlog.integrations.spark.session import client_of
 from eventlog.integrations.spark.sink import lay_ready
+from eventlog.integrations.spark.travelling import check_version, own_version
 from eventlog.limits import STAGE_KEEP_MS_MAX
 
 CONNECT: Final = "sc://"
@@ -229,8 +230,10 @@ def _laying(pieces: Sequence[FilePiece], shape: LoadShape, sink: SinkOptions) ->
 
 def _counting(job: Job, pieces: Sequence[RollupPiece], source: SourceOptions | None) -> Any:
     """Return what a task does: it counts the pieces whose numbers it gets. `source` is where the cache is, None for an archive."""
+    made_by = own_version()  # of an archive there are no options that say so
 
     def act(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        check_version(made_by)
         cache = None if source is None else client_of(source).cache(job.cache)
         for batch in batches:
             for number in batch.column(0).to_pylist():

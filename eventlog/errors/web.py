@@ -32,7 +32,7 @@ class UnsupportedBody(Misuse):
 class BodyTooSlow(Misuse):
     code = "BODY_TOO_SLOW"
     http_status = 408
-    sentence = "the request's body did not arrive within {timeout_ms} ms; nothing was done"
+    sentence = "the rest of the request's body did not arrive within {timeout_ms} ms; nothing of that was done"
     timeout_ms: int
 
 

@@ -29,6 +29,7 @@ LINES: Final = "application/x-ndjson"
 CHUNK_BYTES: Final = 1 * MIB
 CHUNK_LINES: Final = 10_000
 SILENCE_MS_MAX: Final = 30_000  # between two pieces of a body
+PAUSE_S: Final = 1.0  # after which the lines that have come are written, though fewer than CHUNK_BYTES: what breaks off later leaves them
 _KINDS: Final = tuple(name.encode() for name in KIND_NAMES)
 
 
@@ -104,17 +105,20 @@ async def _chunks(call: Call) -> AsyncGenerator[bytes, None]:
     bounds, pieces, held = call.bounds, call.request.content, bytearray()
     line_bytes_max = 2 * bounds.bytes_max + CHUNK_BYTES
     while True:
+        end, is_pause = held.rfind(b"\n") + 1, False
         try:
-            async with asyncio.timeout(SILENCE_MS_MAX / 1000):
+            async with asyncio.timeout(PAUSE_S if end else SILENCE_MS_MAX / 1000):
                 piece = await pieces.readany()
         except TimeoutError:
-            raise BodyTooSlow(timeout_ms=SILENCE_MS_MAX) from None
-        if not piece and pieces.at_eof():
+            if not end:
+                raise BodyTooSlow(timeout_ms=SILENCE_MS_MAX) from None
+            piece, is_pause = b"", True
+        if not (piece or is_pause) and pieces.at_eof():
             break
         bounds.take(len(piece))
         call.held += len(piece)
         held += piece
-        if len(held) >= CHUNK_BYTES and (end := held.rfind(b"\n") + 1):
+        if (is_pause or len(held) >= CHUNK_BYTES) and (end := held.rfind(b"\n") + 1):
             yield bytes(held[:end])
             del held[:end]
             call.release()

@@ -154,6 +154,24 @@ def test_a_body_that_breaks_off_leaves_its_whole_lines(node: NodeProcess, client
     assert 900 < len(written) < 2_000
 
 
+def test_lines_are_written_and_told_where_a_body_pauses_and_stay_when_it_breaks_off(node: NodeProcess, client: blocking.Client) -> None:
+    cache = client.create_cache("paused")
+    host, _, port = node.http.rpartition(":")
+    with socket.create_connection((host, int(port)), TIMEOUT_S) as connection:
+        head = f"POST /v1/caches/paused/entries HTTP/1.1\r\nHost: {node.http}\r\nContent-Type: {LINES}\r\nContent-Length: 500\r\n\r\n"
+        connection.sendall(head.encode() + b'{"key": "a", "value": 1}\n{"key": "b", "value": 2}\n{"key": "c", "va')
+        told = b""
+        while told.count(b"CREATED") < 2:
+            told += (piece := connection.recv(1 << 16))
+            assert piece, told
+        connection.sendall(b'lue": 3}\n')
+        while told.count(b"CREATED") < 3:
+            told += (piece := connection.recv(1 << 16))
+            assert piece, told
+    assert told.startswith(b"HTTP/1.1 200 ")
+    assert {key: entry.value for key, entry in cache.entries()} == {key: value for value, key in enumerate("abc", 1)}
+
+
 def test_caches_of_other_formats(node: NodeProcess, client: blocking.Client) -> None:
     plain = client.create_cache("plain", format="bytes", key_format="bytes")
     key = base64.urlsafe_b64encode(b"\x00\xff").decode()

@@ -189,6 +189,7 @@ class Source:
     async def past(self, after: int, until: int) -> AsyncGenerator[SegmentsAnswer, None]:
         """Yield what is kept of all segments behind an id, up to another. Raises what `answers` does."""
         poll = Poll(cache_id=self._mirror.cache_id, after=after, until_id=until, earliest=True, max_bytes=_ANSWER_BYTES)
+        poll.accept_diverged = True  # what is there now is asked for, not what follows something that was read
         self._filter(poll)
         stream = self._connection.stream(Message(watch=Watch(poll=poll)), credit_bytes=_ANSWER_BYTES)
         try:

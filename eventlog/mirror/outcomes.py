@@ -117,7 +117,7 @@ def outcome_of_error(error: EventLogError, *, mirror: str) -> Reaction:
         why = f"{error}; once it takes what it refused: eventlog mirror resume {mirror}"
         return Reaction(next="stop", state="halted", why=why)
     if isinstance(error, CacheNotFound | CacheDropped):
-        return Reaction(next="stop", state="ended", why=str(error))
+        return Reaction(next="stop", state="ended", why=f"cache {error.cache!r} was dropped: eventlog mirror remove {mirror} --yes")
     if isinstance(error, NoConnection | OutboundRefused | Unavailable):
         return Reaction(next="anew", state="waiting", why=str(error))
     return Reaction(next="stop", state="halted", why=str(error))

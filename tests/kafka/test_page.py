@@ -1,12 +1,15 @@
-"""docs/kafka.md says of records what they are."""
+"""docs/kafka.md says of records what they are, and docs/operations.md of mirrors what to type."""
 
 import json
+import re
 
 from aiokafka.record.default_records import DefaultRecordBatch
 
 from eventlog.kafka.records import KIND_LETTERS
 from eventlog.kafka.shape import Shape
 from eventlog.mirror.letters import Room, parted
+from eventlog.mirror.outcomes import STANDING
+from eventlog_cli.mirror import command
 from tests.docs.pages import TOP, blocks_of, section_of
 from tests.kafka.test_golden import GOLDEN
 from tests.predicate.rows import events
@@ -31,6 +34,17 @@ def test_the_dead_letter_on_the_page_has_the_fields_of_one():
     told, page = json.loads(record.value), json.loads(json_of("Dead letters"))
     assert list(page) == list(told)
     assert page["reason"] == f"a record of {page['size']} bytes, and the topic takes 1048588"
+
+
+def test_operations_has_what_to_type_in_each_state_and_every_command_is_one():
+    section = section_of((TOP / "docs" / "operations.md").read_text(), "A mirror that stands still")
+    rows = [line.split(" | ") for line in section.splitlines() if line.startswith("| `")]
+    assert {state.strip("| `") for state, _, _ in rows} == {"waiting", *STANDING}
+    words = [found.split() for _, _, cell in rows for found in re.findall(r"`eventlog (mirror [^`]+)`", cell)]
+    assert {name for _, name, *_ in words} == {"status", "alter", "remove", "pause", "reset", "resume", "verify"}
+    for _, name, *arguments in words:
+        given = [*arguments, "9"] if arguments[-1] == "--to" else arguments  # the id that a sentence names
+        assert command.commands[name].make_context(name, given).params["mirror"] == "orders"
 
 
 def test_the_page_has_every_kind_with_its_letter():

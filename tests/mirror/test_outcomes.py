@@ -83,6 +83,7 @@ def test_what_needs_a_person_says_what_to_do():
     assert "eventlog mirror pause orders" in outcome_of_error(EventsTrimmed(first_id=9, lost=3), mirror="orders").why
     assert "--accept-diverged" in outcome_of_error(PositionDiverged(segment=1, after=2, upto=3), mirror="orders").why
     assert "eventlog mirror resume orders" in outcome_of_error(SchemaRefused(subject="t-value", why="no"), mirror="orders").why
+    assert "eventlog mirror remove orders --yes" in outcome_of_error(CacheDropped(cache="c"), mirror="orders").why
     assert "max.message.bytes" in outcome_of(Trouble(10, ""), topic="t").why
 
 

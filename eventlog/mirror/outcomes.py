@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
 from eventlog.errors import (
+    BadConfig,
     CacheDropped,
     CacheNotFound,
     EventLogError,
@@ -118,6 +119,6 @@ def outcome_of_error(error: EventLogError, *, mirror: str) -> Reaction:
         return Reaction(next="stop", state="halted", why=why)
     if isinstance(error, CacheNotFound | CacheDropped):
         return Reaction(next="stop", state="ended", why=f"cache {error.cache!r} was dropped: eventlog mirror remove {mirror} --yes")
-    if isinstance(error, NoConnection | OutboundRefused | Unavailable):
+    if isinstance(error, NoConnection | OutboundRefused | BadConfig | Unavailable):  # a secret's file is read again with each connection
         return Reaction(next="anew", state="waiting", why=str(error))
     return Reaction(next="stop", state="halted", why=str(error))

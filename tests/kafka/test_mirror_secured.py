@@ -1,6 +1,7 @@
 """A mirror into brokers that take nobody without a password, over TLS; where that password is written; and rights that are taken away."""
 
 import os
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -89,6 +90,52 @@ def test_a_mirror_has_its_password_from_a_file_and_writes_it_nowhere(brokers: st
     written = [Path(folder) / file for folder, _, files in os.walk(tmp_path) for file in files]
     assert len(written) > 5
     assert [file for file in written if PASSWORD.encode() in file.read_bytes()] == [password]
+
+
+WRONG = {
+    "certificate": ("ca-file", "", "the certificate of its broker is not trusted"),
+    "user": ("user", "nobody", "does not take the user and the password"),
+    "password": ("password-file", "wrong", "does not take the user and the password"),
+    "no file": ("password-file", "none", "none cannot be read"),
+    "no encryption": ("security", "SASL_PLAINTEXT", r"wants to be spoken to in another way \(security of"),
+}
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256"])
+def test_what_is_wrong_with_a_connection_is_said_at_add_and_in_the_status(brokers: str, tmp_path: Path, mechanism: str) -> None:
+    right = {"bootstrap": brokers, "security": "SASL_SSL", "mechanism": mechanism, "user": USER, "ca-file": str(PEM)}
+    right["password-file"] = str(tmp_path / "password")
+    (tmp_path / "wrong").write_text("another\n")
+    tables = {"main": right}
+    for name, (setting, value, _) in WRONG.items():
+        wrong = right | {setting: str(tmp_path / value) if setting == "password-file" else value}
+        tables[name.replace(" ", "-")] = {key: value for key, value in wrong.items() if value}
+    tables["no-encryption"].pop("ca-file")
+    config = tmp_path / "node.toml"
+    config.write_text(
+        "".join(f"[kafka.{name}]\n" + "".join(f'{key} = "{value}"\n' for key, value in table.items()) for name, table in tables.items())
+    )
+    (tmp_path / "password").write_text(PASSWORD)
+    cache = f"wrong-{mechanism.lower()}"
+    with NodeProcess(tmp_path / "node", "--config", str(config), "--segments", "8") as node, blocking.connect(node.address) as client:
+        client.create_cache(cache).put("k", 1)
+        until_ready(client, cache)
+        for name, (_, _, why) in WRONG.items():
+            with pytest.raises(EventLogError, match=why):
+                client.mirrors.add(cache, kafka=name.replace(" ", "-"))
+        client.mirrors.add(cache, kafka="main", partitions=1)
+        wait(client, cache)
+        for text, why in (("another", "does not take the user and the password"), (None, "cannot be read")):
+            client.mirrors.pause(cache)
+            (tmp_path / "password").unlink()
+            if text is not None:
+                (tmp_path / "password").write_text(text)
+            client.mirrors.resume(cache)
+            while (shard := client.mirrors.status(cache).shards[0]).state != "waiting" or not re.search(why, shard.why):
+                pass  # the timeout of the test ends it
+            (tmp_path / "password").write_text(PASSWORD)
+            client.cache(cache).put("k", 2)
+            wait(client, cache)
 
 
 class Rights:

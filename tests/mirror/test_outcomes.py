@@ -3,6 +3,7 @@
 import pytest
 
 from eventlog.errors import (
+    BadConfig,
     CacheDropped,
     CacheNotFound,
     EventsTrimmed,
@@ -56,6 +57,7 @@ def test_trouble_with_kafka(code, next_, state):
         (CacheDropped(cache="c"), "stop", "ended"),
         (NoConnection(node="n", why="has none"), "anew", "waiting"),
         (OutboundRefused(node="n", address="a:1", allowed="b:1"), "anew", "waiting"),
+        (BadConfig(option="password_file", why="p cannot be read"), "anew", "waiting"),
         (KafkaFailed(kafka="main", why="no"), "anew", "waiting"),
         (RegistryFailed(registry="main", why="no"), "anew", "waiting"),
         (SchemaRefused(subject="t-value", why="no"), "stop", "halted"),

@@ -9,6 +9,7 @@ import logging
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
+from contextvars import ContextVar
 from typing import Any, Final, TypeVar
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
@@ -23,6 +24,8 @@ from aiokafka.errors import (
     ProducerFenced,
     RecordTooLargeError,
     RequestTimedOutError,
+    SaslAuthenticationFailed,
+    UnsupportedSaslMechanismError,
     for_code,
 )
 
@@ -35,7 +38,6 @@ from eventlog.mirror.broker import RECORD_BYTES_MAX_DEFAULT, TopicRecord, Troubl
 from eventlog.mirror.outcomes import NO_COORDINATOR, OTHER_TOPIC, UNKNOWN_TOPIC, TopicReplicas, hindrance
 from eventlog.node.outbound import KafkaConnection, Outbound, secret
 
-logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # whatever it meets is told, once and with what to do, by whoever asked it
 WAIT_S: Final = 8.0  # for one thing asked of Kafka: whoever adds a mirror hears within a client's ten seconds what is wrong
 PATIENT_S: Final = 30.0  # where nobody waits: for a predecessor's transaction to end, and all progress to be read
 TRANSACTION_S: Final = 45.0  # below the timeout by which Kafka gives a transaction up itself
@@ -54,14 +56,44 @@ RECORDS_MAX: Final = 1 << 30  # of one producer: its sequences turn negative beh
 
 
 Answer = TypeVar("Answer")
+_met: "ContextVar[list[BaseException] | None]" = ContextVar("met", default=None)
 
 
-def trouble_of(error: BaseException) -> Trouble:
-    """Return an error of aiokafka's, or of a socket, as trouble."""
+class _Hearing(logging.Handler):
+    """Prints nothing: whatever aiokafka meets is told, once and with what to do, by whoever asked it.
+
+    Why it cannot begin with a broker it says in its log alone, so that is kept for whoever waits for it.
+    """
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if (met := _met.get()) is not None and isinstance(record.args, tuple):
+            met += [one for one in record.args if isinstance(one, BaseException)]
+
+
+_log = logging.getLogger("aiokafka")
+_log.setLevel(logging.ERROR)
+_log.propagate = False
+_log.addHandler(_Hearing())
+
+
+def _why_none(met: Sequence[BaseException]) -> str:
+    """Return why aiokafka has no broker to begin with, from what it said of those that it asked."""
+    for one in met:
+        if isinstance(one, ssl.SSLCertVerificationError):
+            return f"the certificate of its broker is not trusted ({one.verify_message}): is it of the ca-file of [kafka.NAME]?"
+        if isinstance(one, AuthenticationFailedError | SaslAuthenticationFailed):
+            return "its broker does not take the user and the password of [kafka.NAME]"
+        if isinstance(one, UnsupportedSaslMechanismError):
+            return "its broker does not take the mechanism of [kafka.NAME]"
+    return "no broker answers there: it is away, or wants to be spoken to in another way (security of [kafka.NAME])"
+
+
+def trouble_of(error: BaseException, met: Sequence[BaseException] = ()) -> Trouble:
+    """Return an error of aiokafka's, or of a socket, as trouble; `met` are errors that it did not raise."""
     if isinstance(error, TimeoutError):
         return Trouble(None, "no answer in time")
     if isinstance(error, KafkaConnectionError):
-        return Trouble(None, "no broker answers there: it is away, or wants to be spoken to in another way (security of [kafka.NAME])")
+        return Trouble(None, _why_none(met))
     if type(error) is KafkaError and isinstance(error.__cause__, KafkaError):
         error = error.__cause__  # aiokafka's sender says of what it does not expect only that there was something
     own = next((code for kind, code in _CODES.items() if isinstance(error, kind)), None)
@@ -83,11 +115,15 @@ def _unless_forgotten(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) 
 
 @asynccontextmanager
 async def _told(within_s: float = WAIT_S) -> AsyncIterator[None]:
+    met: list[BaseException] = []
+    before = _met.set(met)
     try:
         async with asyncio.timeout(within_s):
             yield
     except (KafkaError, OSError, TimeoutError) as error:
-        raise trouble_of(error) from error
+        raise trouble_of(error, met) from error
+    finally:
+        _met.reset(before)
 
 
 class AioKafka:

@@ -7,13 +7,14 @@ from typing import Any
 from eventlog.client.connections.requests import Requests
 from eventlog.client.reading.filtering import Parameters, filter_of
 from eventlog.client.reading.wanted import token_text
-from eventlog.client.values import Shown, checked_id
+from eventlog.client.values import Shown, checked_flag, checked_id, checked_text, checked_whole
 from eventlog.errors import InvalidArgument
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message
 
 Start = int | str  # an id, or `earliest`, `latest` or `snapshot`: the entries that there are, and what follows
-_WAIT_MS_MAX = 1 << 31
+_WAIT_MS_MAX = (1 << 31) - 1
+_WHOLE = {"partitions": (1 << 31) - 1, "interval_ms": (1 << 31) - 1, "hold_bytes": (1 << 63) - 1}
 VERIFY_MS = 600_000
 ADD_MS = 120_000  # events may have to be looked at that were written before the cache's last alteration
 
@@ -172,8 +173,10 @@ class MirrorAdmin(Shown):
             SchemaRefused: the registry does not have the subject, or does not take what a subject of the topic would get.
             KafkaFailed, RegistryFailed: Kafka, or the registry, is away or is none.
         """
-        mirror = pb.Mirror(cache=cache, kafka=kafka, no_tombstones=not tombstones)
+        mirror = pb.Mirror(no_tombstones=not checked_flag("tombstones", tombstones))
         given: dict[str, Any] = {
+            "cache": checked_text("cache", cache),
+            "kafka": checked_text("kafka", kafka),
             "name": name,
             "topic": topic,
             "prefix": prefix,
@@ -190,10 +193,12 @@ class MirrorAdmin(Shown):
             "on_too_large": on_too_large,
         }
         _set(mirror, given)
-        mirror.topic_settings.update(topic_settings or {})
+        mirror.topic_settings.update(
+            {checked_text("topic_settings", one): checked_text(one, text) for one, text in (topic_settings or {}).items()}
+        )
         if (chosen := filter_of(where=where, parameters=parameters, select=select)) is not None:
             mirror.filter.CopyFrom(chosen)
-        request = pb.AddMirror(mirror=mirror, dry_run=dry_run)
+        request = pb.AddMirror(mirror=mirror, dry_run=checked_flag("dry_run", dry_run))
         _begin(request, from_id)
         answer = (await self._requests.ask(Message(add_mirror=request), repeatable=False, timeout_ms=ADD_MS)).message.add_mirror_answer
         return AddedMirror(mirror=mirror_info(answer.mirror), why_format=answer.why_format, nodes=list(answer.nodes))
@@ -205,9 +210,7 @@ class MirrorAdmin(Shown):
 
     async def describe(self, mirror: str) -> MirrorInfo:
         """Return one mirror. Raises MirrorNotFound."""
-        if not mirror:
-            raise InvalidArgument(why="name a mirror")
-        reply = await self._requests.ask(Message(list_mirrors=pb.ListMirrors(name=mirror)))
+        reply = await self._requests.ask(Message(list_mirrors=pb.ListMirrors(name=_named(mirror))))
         return mirror_info(reply.message.list_mirrors_answer.mirrors[0])
 
     async def status(self, mirror: str, *, wait_ms: int = 0) -> MirrorStatus:
@@ -217,9 +220,8 @@ class MirrorAdmin(Shown):
             MirrorNotFound: there is none.
             PrimariesMissing: a shard's home has no primary that could say.
         """
-        if not 0 <= wait_ms < _WAIT_MS_MAX:
-            raise InvalidArgument(why=f"wait_ms is {wait_ms}: give 0 or more milliseconds")
-        asked = Message(mirror_status=pb.MirrorStatus(name=mirror, wait_ms=wait_ms))
+        checked_whole("wait_ms", wait_ms, high=_WAIT_MS_MAX)
+        asked = Message(mirror_status=pb.MirrorStatus(name=_named(mirror), wait_ms=wait_ms))
         answer = (await self._requests.ask(asked, wait_ms=wait_ms)).message.mirror_status_answer
         return MirrorStatus(shards=[_shard(one) for one in answer.shards], is_behind=answer.behind)
 
@@ -233,7 +235,7 @@ class MirrorAdmin(Shown):
             MirrorNotFound: there is none.
             KafkaFailed: Kafka is away.
         """
-        asked = Message(verify_mirror=pb.VerifyMirror(name=mirror, from_id=checked_id(from_id), until_id=checked_id(until_id)))
+        asked = Message(verify_mirror=pb.VerifyMirror(name=_named(mirror), from_id=checked_id(from_id), until_id=checked_id(until_id)))
         answer = (await self._requests.ask(asked, timeout_ms=timeout_ms)).message.verify_mirror_answer
         return MirrorVerification(
             events=answer.events,
@@ -247,14 +249,16 @@ class MirrorAdmin(Shown):
 
     async def pause(self, mirror: str) -> MirrorInfo:
         """Have a mirror stand still. Raises MirrorNotFound."""
-        return await self._change(pb.ChangeMirror(name=mirror, pause=pb.Done()))
+        return await self._change(pb.ChangeMirror(name=_named(mirror), pause=pb.Done()))
 
     async def resume(self, mirror: str, *, accept_diverged: bool = False) -> MirrorInfo:
         """Have a mirror go on, one that is halted too. Raises MirrorNotFound.
 
         With `accept_diverged` it goes on from places that a forced primary gave up: what it wrote of those events stays in the topic.
         """
-        return await self._change(pb.ChangeMirror(name=mirror, resume=pb.ResumeMirror(accept_diverged=accept_diverged)))
+        return await self._change(
+            pb.ChangeMirror(name=_named(mirror), resume=pb.ResumeMirror(accept_diverged=checked_flag("accept_diverged", accept_diverged)))
+        )
 
     async def reset(self, mirror: str, *, to: Start, dry_run: bool = False) -> MirrorInfo:
         """Have a paused mirror begin anew behind `to`; what it wrote already is not taken back.
@@ -263,9 +267,9 @@ class MirrorAdmin(Shown):
             MirrorNotFound: there is none.
             MirrorRuns: it is not paused.
         """
-        request = pb.ResetMirror(dry_run=dry_run)
+        request = pb.ResetMirror(dry_run=checked_flag("dry_run", dry_run))
         _begin(request, to)
-        return await self._change(pb.ChangeMirror(name=mirror, reset=request))
+        return await self._change(pb.ChangeMirror(name=_named(mirror), reset=request))
 
     async def alter(
         self, mirror: str, *, interval_ms: int | None = None, hold: int | None = None, on_too_large: str | None = None
@@ -279,11 +283,11 @@ class MirrorAdmin(Shown):
         """
         request = pb.AlterMirror()
         _set(request, {"interval_ms": interval_ms, "hold_bytes": _checked_hold(hold), "on_too_large": on_too_large})
-        return await self._change(pb.ChangeMirror(name=mirror, alter=request))
+        return await self._change(pb.ChangeMirror(name=_named(mirror), alter=request))
 
     async def remove(self, mirror: str, *, delete_topics: bool = False) -> None:
         """Remove a mirror, and with `delete_topics` its topic. Raises MirrorNotFound."""
-        change = pb.ChangeMirror(name=mirror, remove=pb.RemoveMirror(delete_topics=delete_topics))
+        change = pb.ChangeMirror(name=_named(mirror), remove=pb.RemoveMirror(delete_topics=checked_flag("delete_topics", delete_topics)))
         await self._requests.ask(Message(change_mirror=change), repeatable=False)
 
     async def _change(self, change: pb.ChangeMirror) -> MirrorInfo:
@@ -291,14 +295,24 @@ class MirrorAdmin(Shown):
         return mirror_info(reply.message.list_mirrors_answer.mirrors[0])
 
 
+def _named(mirror: str) -> str:
+    """Return the name of a mirror. Raises InvalidArgument: it is none."""
+    if not checked_text("mirror", mirror):
+        raise InvalidArgument(why="name a mirror")
+    return mirror
+
+
 def _set(message: Any, given: Mapping[str, Any]) -> None:
-    """Set what is given, which is what is not None."""
+    """Set what is given, which is what is not None: whole numbers, and text that is not empty."""
     for name, value in given.items():
-        try:
-            if value is not None:
-                setattr(message, name, value)
-        except (TypeError, ValueError) as error:
-            raise InvalidArgument(why=f"{name} is {value!r}: {error}") from error
+        if value is None:
+            continue
+        if name in _WHOLE:
+            setattr(message, name, checked_whole(name, value, low=1, high=_WHOLE[name]))
+        elif checked_text(name, value):
+            setattr(message, name, value)
+        else:
+            raise InvalidArgument(why=f"{name} is empty: leave it out, or give one")
 
 
 def _begin(request: "pb.AddMirror | pb.ResetMirror", start: Start) -> None:
@@ -341,7 +355,7 @@ def mirror_info(mirror: pb.Mirror) -> MirrorInfo:
 
 
 def _checked_hold(hold: int | None) -> int | None:
-    if hold == 0:
+    if hold is not None and not checked_whole("hold", hold, high=_WHOLE["hold_bytes"]):
         raise InvalidArgument(why="hold is 0: what retention took before it was in Kafka would never be there; give a size")
     return hold
 

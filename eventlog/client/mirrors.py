@@ -173,9 +173,8 @@ class MirrorAdmin(Shown):
             SchemaRefused: the registry does not have the subject, or does not take what a subject of the topic would get.
             KafkaFailed, RegistryFailed: Kafka, or the registry, is away or is none.
         """
-        mirror = pb.Mirror(no_tombstones=not checked_flag("tombstones", tombstones))
+        mirror = pb.Mirror(cache=checked_text("cache", cache), no_tombstones=not checked_flag("tombstones", tombstones))
         given: dict[str, Any] = {
-            "cache": checked_text("cache", cache),
             "kafka": checked_text("kafka", kafka),
             "name": name,
             "topic": topic,
@@ -193,9 +192,7 @@ class MirrorAdmin(Shown):
             "on_too_large": on_too_large,
         }
         _set(mirror, given)
-        mirror.topic_settings.update(
-            {checked_text("topic_settings", one): checked_text(one, text) for one, text in (topic_settings or {}).items()}
-        )
+        mirror.topic_settings.update(_checked_settings(topic_settings or {}))
         if (chosen := filter_of(where=where, parameters=parameters, select=select)) is not None:
             mirror.filter.CopyFrom(chosen)
         request = pb.AddMirror(mirror=mirror, dry_run=checked_flag("dry_run", dry_run))
@@ -358,6 +355,10 @@ def _checked_hold(hold: int | None) -> int | None:
     if hold is not None and not checked_whole("hold", hold, high=_WHOLE["hold_bytes"]):
         raise InvalidArgument(why="hold is 0: what retention took before it was in Kafka would never be there; give a size")
     return hold
+
+
+def _checked_settings(given: Mapping[str, str]) -> dict[str, str]:
+    return {checked_text("topic_settings", name): checked_text(name, text) for name, text in given.items()}
 
 
 def _shard(one: pb.MirrorShard) -> ShardInfo:

@@ -167,9 +167,7 @@ CHECK_LOOP_STEPS_MAX = 4_000  # of one frame's values before a thread goes on: l
 
 # reading the state
 PINS_MAX = 256  # moments of the state kept for readers
-PIN_SHARED_MS_MAX = (
-    500  # so long a pin serves further readers: the ids as of which it is stand still, and readers ask for the past of a moment ago
-)
+PIN_SHARED_MS_MAX = 500  # a pin serves further readers so long: its ids stand still, and readers ask for the past of a moment ago
 PIN_IDLE_MS_MAX = 60_000
 PIN_AGE_MS_MAX = 10 * 60_000
 PINNED_BYTES_MAX = 256 * MIB  # of buffers that only pins keep

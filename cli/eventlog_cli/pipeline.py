@@ -117,7 +117,11 @@ def _spark_at(master: str | None, conf: Sequence[str]) -> Iterator[Any]:
             raise click.UsageError("--conf is for a Spark: name it with --master")
         yield None
         return
+    from eventlog_cli.java import java_lacks  # noqa: PLC0415 -- for Spark alone
+
     pipelines = load_pipelines()
+    if not master.startswith(pipelines.CONNECT) and (lacking := java_lacks(os.environ)) is not None:
+        raise click.ClickException(lacking)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # of tasks; Spark itself takes any python3 of the path
     try:
         spark = pipelines.session(master, name="eventlog", settings=pairs)

@@ -2,8 +2,11 @@
 
 import csv
 import json
+import os
+import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +21,7 @@ from eventlog.errors import ArchiveRefused, InvalidArgument
 from eventlog.integrations.spark import pipelines
 from eventlog.integrations.spark.loading import LoadShape, load_files
 from tests.process.nodes import NodeProcess
+from tests.process.waiting import until
 
 pytestmark = [pytest.mark.process, pytest.mark.spark, pytest.mark.timeout(300)]
 ODD = 'a "quoted", line\nand {another} ä'
@@ -188,3 +192,29 @@ def test_the_command_loads_and_says_so(node: NodeProcess, client: blocking.Clien
     told = json.loads(done.stdout)
     assert (told["pipeline"], told["cache"], told["rows"], told["files"]) == ("load", "by-command", 90, 1)
     assert values_of(cache) == replayed(rows)
+
+
+def test_who_is_ended_while_spark_starts_leaves_no_process_of_it(tmp_path: Path) -> None:
+    submit, started = tmp_path / "bin" / "spark-submit", tmp_path / "started"
+    submit.parent.mkdir()
+    submit.write_text(f"#!/bin/sh\necho $$ > {started}.new\nmv {started}.new {started}\nexec sleep 600\n")  # never says where it is
+    submit.chmod(0o755)
+    words = [sys.executable, "-m", "eventlog_cli", "pipeline", "load", "a.jsonl", "--into", "a", "--key", "id", "--server", "127.0.0.1:1"]
+    with subprocess.Popen(words, env=os.environ | {"SPARK_HOME": str(tmp_path)}, stderr=subprocess.DEVNULL) as command:
+        try:
+            until(started.exists, within_s=120)
+            command.terminate()
+            assert command.wait(60) == 143
+            with pytest.raises(ProcessLookupError):
+                os.kill(int(started.read_text()), 0)
+        finally:
+            command.kill()
+            with suppress(FileNotFoundError, ProcessLookupError):
+                os.kill(int(started.read_text()), signal.SIGKILL)
+
+
+def test_where_java_lacks_the_command_says_what_to_install(tmp_path: Path) -> None:
+    words = [sys.executable, "-m", "eventlog_cli", "pipeline", "load", "a.jsonl", "--into", "a", "--key", "id", "--server", "127.0.0.1:1"]
+    done = subprocess.run(words, env=os.environ | {"JAVA_HOME": str(tmp_path)}, capture_output=True, check=False, text=True, timeout=100)
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"error: FAILED: there is no Java in JAVA_HOME ({tmp_path}), which Spark takes: install a Java runtime")

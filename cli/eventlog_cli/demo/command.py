@@ -70,7 +70,7 @@ def command(
 
 def _spark() -> Any:
     """Return the module of pipelines. Raises ClickException, a line, where Spark's packages or its Java are missing."""
-    from eventlog_cli.demo.spark import java_lacks  # noqa: PLC0415 -- as above
+    from eventlog_cli.java import java_lacks  # noqa: PLC0415 -- as above
 
     pipelines = load_pipelines()
     if (lacking := java_lacks(os.environ)) is not None:

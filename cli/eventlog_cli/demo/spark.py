@@ -1,13 +1,10 @@
 """The demo on Spark: an archive, retention that passes it on the nodes, and one read over both, as a batch and as a stream."""
 
 import os
-import re
 import shlex
-import shutil
-import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -26,7 +23,6 @@ from eventlog_cli.parameters import format_seconds
 if TYPE_CHECKING:
     from eventlog.blocking import Client
 
-JAVA_MIN = 17
 ARCHIVED_PART = 0.75
 KEPT_PART = 0.5  # less than is archived, more than comes behind it: so files and nodes both have some
 BATCHES_OF_STREAM = 4
@@ -39,20 +35,6 @@ _QUICK = {  # little data: what compiles well takes longer than it saves
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
-
-
-def java_lacks(environment: Mapping[str, str]) -> str | None:
-    """Say what is wrong with the Java that Spark would take, None where it is new enough."""
-    home = environment.get("JAVA_HOME")
-    java = shutil.which(str(Path(home) / "bin" / "java") if home else "java", path=environment.get("PATH"))
-    if java is None:
-        where = f"in JAVA_HOME ({home})" if home else "on PATH"
-        return f"there is no Java {where}, which Spark takes: install a Java runtime {JAVA_MIN} or newer, or name its folder as JAVA_HOME"
-    told = subprocess.run([java, "-version"], capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)  # noqa: S603
-    found = re.search(r'version "(\d+)', told.stderr)
-    if found is None or int(found[1]) < JAVA_MIN:
-        return f"{java} is {found[1] if found else 'of no version that it tells'}, and Spark takes {JAVA_MIN} or newer"
-    return None
 
 
 class SparkStory:

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from itertools import groupby
 from pathlib import Path
+from subprocess import Popen
+from traceback import walk_tb
 from typing import Any, Final
 
 import pyarrow as pa
@@ -55,7 +57,7 @@ def local(name: str, *, files: Path, settings: Mapping[str, str]) -> SparkSessio
     own = _LOCAL | {"spark.local.dir": str(files), "spark.sql.warehouse.dir": str(files / "warehouse")}
     for setting, value in (own | dict(settings)).items():
         builder = builder.config(setting, value)
-    return builder.getOrCreate()
+    return _started(builder)
 
 
 def session(master: str, *, name: str, settings: Mapping[str, str]) -> SparkSession:
@@ -67,7 +69,22 @@ def session(master: str, *, name: str, settings: Mapping[str, str]) -> SparkSess
     own = _LOCAL if master.startswith("local") else {}
     for setting, value in (own | {_ZONE: "UTC"} | dict(settings)).items():
         builder = builder.config(setting, value)
-    return builder.getOrCreate()
+    return _started(builder)
+
+
+def _started(builder: Any) -> SparkSession:
+    """Return the session of a builder. Who is interrupted meanwhile leaves no JVM behind.
+
+    PySpark takes away the folder to which a JVM writes that it is there, when it is interrupted before; then the JVM stays for ever.
+    """
+    try:
+        return builder.getOrCreate()
+    except BaseException as error:
+        for frame, _ in walk_tb(error.__traceback__):
+            if isinstance(started := frame.f_locals.get("proc"), Popen):
+                started.kill()
+                started.wait()
+        raise
 
 
 def reason_of(error: BaseException) -> str:

@@ -1,10 +1,10 @@
-"""Which Java the demo takes for Spark."""
+"""Which Java is taken for Spark."""
 
 from pathlib import Path
 
 import pytest
 
-from eventlog_cli.demo.spark import java_lacks
+from eventlog_cli.java import java_lacks
 
 
 def java_of(folder: Path, told: str) -> Path:

@@ -12,6 +12,7 @@ import pytest
 
 from eventlog import blocking
 from eventlog.integrations import archive as archives
+from eventlog.integrations.spark import pipelines
 from tests.process.nodes import NodeProcess
 from tests.process.waiting import until
 from tests.spark.servers import Standalone, confs, connect_server
@@ -106,3 +107,11 @@ def test_what_spark_says_is_one_line(node: NodeProcess, client: blocking.Client,
     assert refused("--conf", "a", "--master", "local")[0] == 2
     code, said = refused("--master", "nowhere://x")
     assert (code, said.startswith("error: FAILED: Spark: ")) == (1, True), said
+
+
+def test_of_an_error_of_the_jvm_the_line_that_says_why_is_told() -> None:
+    called = "An error occurred while calling None.org.apache.spark.sql.X."
+    told = f"{called}\n: java.lang.IllegalStateException: it was stopped\n\tat org.apache.X(X.java:1)"
+    assert pipelines.reason_of(RuntimeError(told)) == "Spark: java.lang.IllegalStateException: it was stopped"
+    assert pipelines.reason_of(RuntimeError(f"{told}\neventlog.errors.NotFound: x")) == "Spark: eventlog.errors.NotFound: x"
+    assert pipelines.reason_of(RuntimeError()) == "Spark: RuntimeError"

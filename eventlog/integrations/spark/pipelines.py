@@ -34,6 +34,7 @@ from eventlog.integrations.spark.travelling import check_version, own_version
 from eventlog.limits import STAGE_KEEP_MS_MAX
 
 CONNECT: Final = "sc://"
+_CALLED: Final = "An error occurred while calling"  # what PySpark called, before the line that says why
 SPARK_ERRORS: Final = (PySparkException, Py4JError)
 _MADE = "made STRING"
 _COUNTED = "counted BINARY"
@@ -91,7 +92,8 @@ def reason_of(error: BaseException) -> str:
     """Return the line of one of `SPARK_ERRORS` that says what went wrong: an error of eventlog's in a task, else the first."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     ours = [line for line in lines if line.startswith("eventlog.errors.")]
-    return f"Spark: {(ours or lines or [type(error).__name__])[0]}"
+    theirs = [line.removeprefix(": ") for line in lines if not line.startswith(_CALLED)]
+    return f"Spark: {(ours or theirs or lines or [type(error).__name__])[0]}"
 
 
 def archive(

@@ -66,7 +66,7 @@ def test_a_mirror_is_altered_where_it_is(client: blocking.Client, node: NodeProc
     topic = client.mirrors.add(name, kafka=broker, partitions=1, topic_settings={"max.message.bytes": "1500"}).mirror.topic
     (shard,) = client.mirrors.status(name, wait_ms=WAIT_MS).shards
     assert f"eventlog mirror alter {name} --on-too-large dead-letter" in shard.why
-    with pytest.raises(InvalidArgument, match="the interval is 0 ms"):
+    with pytest.raises(InvalidArgument, match="interval_ms is 0: give a whole number"):
         client.mirrors.alter(name, interval_ms=0, on_too_large="dead-letter")
     with pytest.raises(InvalidArgument, match="hold is 0"):
         client.mirrors.alter(name, hold=0)

@@ -26,6 +26,7 @@ class Report:
     transactions: int = 0
     aborts: int = 0
     dead_letters: int = 0
+    oldest_id: int = 0  # of the events that the shard has read and Kafka has not, 0 for none
     still: frozenset[int] = frozenset()  # segments that nobody leads at the moment
     recent: list[tuple[float, int]] = field(default_factory=list)
 
@@ -39,6 +40,10 @@ class Report:
     def rate(self, now: float) -> float:
         """Return events a second over the last seconds."""
         return sum(events for at, events in self.recent if at > now - _RATE_S) / _RATE_S
+
+    def age_ms(self, now_ms: int) -> int:
+        """Return the age of the oldest event that the shard has read and Kafka has not; `now_ms` since 1970."""
+        return max(now_ms - time_of(self.oldest_id), 0) if self.oldest_id else 0
 
     def lag_ms(self, now_ms: int) -> int:
         """Return for how long what is not in Kafka yet may have been there, at most; `now_ms` since 1970."""

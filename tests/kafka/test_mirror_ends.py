@@ -1,6 +1,8 @@
 """What a mirror cannot go on from by itself, and what somebody types then: its events were trimmed, given up, or their cache dropped."""
 
 import json
+import re
+import urllib.request
 from contextlib import suppress
 from pathlib import Path
 
@@ -10,6 +12,7 @@ from eventlog import blocking
 from eventlog.errors import CacheDropped, PrimariesMissing
 from tests.kafka.mirrors import folded, read, wait
 from tests.process.clusters import ClusterProcesses
+from tests.process.nodes import NodeProcess
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(180)]
 
@@ -21,6 +24,29 @@ def standing(client: blocking.Client, name: str, state: str) -> str:
             (shard,) = client.mirrors.status(name).shards
             if shard.state == state:
                 return shard.why
+
+
+def lag_ms(node: NodeProcess, name: str) -> int:
+    with urllib.request.urlopen(f"http://{node.http}/metrics") as page:
+        found = page.read().decode()
+    (line,) = re.findall(rf'^eventlog_mirror_lag_ms{{mirror="{name}",shard="0"}} (\d+)$', found, re.MULTILINE)
+    return int(line)
+
+
+def test_how_old_what_stands_still_is_stands_among_the_metrics(client: blocking.Client, node: NodeProcess, broker: str, name: str) -> None:
+    cache = client.create_cache(name)
+    client.mirrors.add(name, kafka=broker, partitions=1, topic_settings={"max.message.bytes": "1000"})
+    cache.put("k", 1)
+    wait(client, name)
+    assert lag_ms(node, name) == 0
+    cache.put("k", "x" * 2_000)
+    standing(client, name, "halted")
+    before = lag_ms(node, name)
+    while lag_ms(node, name) <= before:
+        pass  # it grows; the timeout of the test ends it
+    client.mirrors.alter(name, on_too_large="dead-letter")
+    wait(client, name)
+    assert lag_ms(node, name) == 0
 
 
 def test_what_retention_took_from_beyond_its_hold_is_said_and_told_again_as_entries(

@@ -119,6 +119,10 @@ class Telling(Protocol):
         """Note up to where everything is in Kafka."""
         ...
 
+    def holds(self, oldest_id: int) -> None:
+        """Note the oldest event that was read and is not in Kafka, 0 for none."""
+        ...
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardTerm:
@@ -137,9 +141,11 @@ class _Taken:
     answers: list[SegmentsAnswer] = field(default_factory=list)
     events: int = 0
     nbytes: int = 0
+    oldest_id: int = 0
 
     def add(self, answer: SegmentsAnswer) -> None:
         self.answers.append(answer)
+        self.oldest_id = min(filter(None, (self.oldest_id, answer.oldest_id)), default=0)
         self.events += answer.events
         self.nbytes += answer.nbytes
 
@@ -178,7 +184,7 @@ class Copying:
         self._room = room
         self._has_begun = has_begun
         self._is_whole = is_whole  # the progress has a record of each segment
-        self._next = _Taken()
+        self._writing, self._next = _Taken(), _Taken()
         self._held_bytes = 0  # of the node's budget
         self._has_some = asyncio.Event()
         self._has_room = asyncio.Event()
@@ -313,6 +319,7 @@ class Copying:
 
     def _keep(self, answer: SegmentsAnswer) -> None:
         self._next.add(answer)
+        self._telling.holds(self._writing.oldest_id or self._next.oldest_id)
         self._hold(answer)
         self._has_some.set()
         if self._next.is_full:
@@ -340,7 +347,7 @@ class Copying:
 
     async def _write(self, at: SegmentPositions) -> SegmentPositions:
         """Write a transaction with what was read by now; return the place behind it."""
-        taken, self._next = self._next, _Taken()
+        self._writing, self._next = (taken := self._next), _Taken()
         self._has_some.clear()
         self._is_full.clear()
         self._has_room.set()
@@ -352,6 +359,8 @@ class Copying:
             await self._begun(made)
             at = behind
         self._let_go(taken.nbytes)
+        self._writing = _Taken()
+        self._telling.holds(self._next.oldest_id)
         return await self._stand(at, taken.answers)
 
     async def _begun(self, made: Parted) -> None:
@@ -411,6 +420,7 @@ class Copying:
         if found.events or self._has_some.is_set():
             return at
         self._telling.owes_nothing()
+        self._telling.holds(0)
         return await self._stand(at, [found])
 
     async def _stand(self, at: SegmentPositions, answers: Sequence[SegmentsAnswer]) -> SegmentPositions:

@@ -247,6 +247,8 @@ class Mirrors:
             yield "eventlog_mirror_transactions_total", "Transactions of the shard.", "counter", report.transactions, label
             yield "eventlog_mirror_aborts_total", "Transactions that were given up.", "counter", report.aborts, label
             yield "eventlog_mirror_dead_letters_total", "Events told in the dead letters.", "counter", report.dead_letters, label
+            age_ms = report.age_ms(self.wall_ms())
+            yield "eventlog_mirror_lag_ms", "Age of the oldest event that the shard has read and Kafka has not.", "gauge", age_ms, label
             state = f'{label},state="{report.state}"'
             yield "eventlog_mirror_state", "1 for the state that the shard is in.", "gauge", 1, state
 

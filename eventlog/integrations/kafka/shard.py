@@ -249,6 +249,10 @@ class Shard:
         self.report.wrote(events, sum(batch.nbytes for batch in made.batches), now=asyncio.get_running_loop().time())
         self.report.dead_letters += sum(batch.count for batch in made.letters)
 
+    def holds(self, oldest_id: int) -> None:
+        """Note the oldest event that was read and is not in Kafka, 0 for none."""
+        self.report.oldest_id = oldest_id
+
     def stands(self, upto: int, position: bytes) -> None:
         """Note up to where everything is in Kafka."""
         self.report.upto, self.report.position = max(self.report.upto, upto), position

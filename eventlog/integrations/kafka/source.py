@@ -53,6 +53,11 @@ class SegmentsAnswer:
         """How many events there are."""
         return sum(part.events for part in self.parts)
 
+    @property
+    def oldest_id(self) -> int:
+        """The lowest id among the events, 0 where there are none."""
+        return min((int(part.runs["base"].min()) for part in self.parts), default=0)
+
 
 class LogReading(Protocol):
     """What a shard needs of the log: that of the node around it, or one that is only played. Everything raises as `Source` does."""

@@ -395,7 +395,7 @@ class TooLarge(Refused):
     limit: int
 
     def __str__(self) -> str:
-        return super().__str__() + (", or start the nodes with a larger --value-max" if self.what == "a value" else "")
+        return super().__str__() + (", or start the nodes with a larger --value-max" if self.what.startswith("a value") else "")
 
 
 class KeyExists(Refused):

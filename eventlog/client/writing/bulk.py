@@ -1,9 +1,9 @@
 """Many writes of one call: pairs or Arrow columns to stored bytes, cut into frames that a node takes."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import accumulate
-from typing import Any
+from typing import Any, TypeVar
 
 from msgspec import Raw
 
@@ -11,9 +11,10 @@ from eventlog.client.formats import REMOVE, CacheFormat, Remove, checked_json, h
 from eventlog.client.options import BULK_EVENTS_MAX
 from eventlog.client.reading.columns import arrow_module
 from eventlog.client.writing.changes import EVENT_BYTES, Changes
-from eventlog.errors import InvalidArgument
+from eventlog.errors import InvalidArgument, TooLarge
 
 Columns = tuple[list[bytes], list[bytes], list[bool] | None]  # keys, values, which are removals
+Made = TypeVar("Made")
 _PAIRS = "put_many takes pairs of key and value"
 
 
@@ -81,15 +82,32 @@ def header_column(batch: Any, name: str) -> list[bytes]:
     column = _one_column(batch, name)
     if not arrow_module().is_header_map(column.type):
         raise InvalidArgument(why=f"column {name!r} is {column.type}: headers are a map of text to binary")
-    return [headers_bytes(dict(pairs)) if pairs else b"" for pairs in column.to_pylist()]
+    return _each(name, lambda pairs: headers_bytes(dict(pairs)) if pairs else b"", column)
 
 
 def lifespan_column(batch: Any, name: str) -> list[int]:
-    """Return a column of whole milliseconds, 0 where it is null: the cache's own lifespan. Raises InvalidArgument: it is something else."""
+    """Return a column of whole milliseconds, 0 where it is null: the cache's own lifespan.
+
+    Raises:
+        InvalidArgument: it is something else.
+    """
     column = _one_column(batch, name)
     if not arrow_module().is_integer(column.type):
         raise InvalidArgument(why=f"column {name!r} is {column.type}: lifespans are whole milliseconds")
-    return [lifespan(given) for given in column.to_pylist()]
+    return _each(name, lifespan, column)
+
+
+def _each(name: str, read: Callable[[Any], Made], column: Any) -> list[Made]:
+    """Return what is made of each item. What is refused says which row it is of."""
+    made: list[Made] = []
+    for item in column.to_pylist():
+        try:
+            made.append(read(item))
+        except InvalidArgument as error:
+            raise InvalidArgument(why=f"column {name!r} in row {len(made)}: {error.why}") from error
+        except TooLarge as error:
+            raise TooLarge(what=f"{error.what}, column {name!r} in row {len(made)},", size=error.size, limit=error.limit) from error
+    return made
 
 
 def _one_column(batch: Any, name: str) -> Any:

@@ -21,7 +21,7 @@ from eventlog.client.values import CacheInfo, Shown, checked_flag, checked_text,
 from eventlog.client.writing.bulk import arrow_columns, header_column, lifespan_column, pair_columns, parts_of
 from eventlog.client.writing.changes import Changes
 from eventlog.client.writing.contents import columns_of_changes
-from eventlog.errors import InvalidArgument
+from eventlog.errors import InvalidArgument, TooLarge
 from eventlog.limits import GROUP_BYTES_MAX, STAGE_KEEP_MS_DEFAULT, STAGE_KEEP_MS_MAX
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message
@@ -212,7 +212,11 @@ class Stage(Shown):
                 cache_id=changes.cache_id, attempt=self._attempt, frame=self._frames, blocks=len(frame.table), keep_ms=self._keep_ms
             )
         )
-        reply = await self._core.requests.ask(request, *frame.buffers, timeout_ms=timeout_ms)
+        try:
+            reply = await self._core.requests.ask(request, *frame.buffers, timeout_ms=timeout_ms)
+        except TooLarge as error:
+            _, form = await self._found()
+            raise _named(error, changes, form) from error
         answer = reply.message.stage_answer
         self._until_ms = min(self._until_ms or answer.until_ms, answer.until_ms)
         for segment, chunks in zip(frame.table["segment"].tolist(), answer.chunks, strict=True):
@@ -220,3 +224,15 @@ class Stage(Shown):
             self._chunks[segment] += chunks
         self._frames += 1
         self.events += len(changes)
+
+
+def _named(error: TooLarge, changes: Changes, form: CacheFormat) -> TooLarge:
+    """Return the same with the key of the first row that it can be about: a node tells what is too large by its size alone."""
+    sized = {"a key": changes.keys, "a value": changes.values, "the headers of an event": changes.headers}.get(error.what)
+    found = next((key for key, item in zip(changes.keys, sized or (), strict=False) if len(item) == error.size), None)
+    if found is None:
+        return error
+    whose = f"{form.read_key(found)!r:.60}"
+    return TooLarge(
+        what=f"{error.what} ({whose})" if error.what == "a key" else f"{error.what} of key {whose}", size=error.size, limit=error.limit
+    )

@@ -1,9 +1,11 @@
 """Batches that appear once: laid ready by many, published by whoever is left, whatever dies on the way."""
 
 import asyncio
+import json
 from collections import Counter
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 import eventlog
@@ -24,6 +26,7 @@ from eventlog.errors import (
     TooLarge,
     Unavailable,
 )
+from eventlog.limits import HEADERS_BYTES_MAX, VALUE_BYTES_MAX
 from eventlog.node.consumers.transactions import TRANSACTIONS
 from eventlog.transport.connect import connect
 from eventlog.wire import eventlog_pb2 as pb
@@ -104,6 +107,21 @@ def test_a_cache_without_state_takes_batches_too(tmp_path):
     run(act())
 
 
+def test_what_a_node_finds_too_large_is_named_by_its_key(tmp_path):
+    async def act():
+        async with cluster_of(tmp_path) as cluster, client_of(cluster) as client:
+            cache = await client.create_cache("c")
+            for keys, values, why in (
+                (["a", "k" * 5_000, "b"], ["1", "2", "3"], r"a key \('kkk[^ ]{50,}\) has 5000 bytes"),
+                (["a", "wide", "b"], ["1", json.dumps("x" * VALUE_BYTES_MAX), "3"], "a value of key 'wide' has 1048578 bytes.*--value-max"),
+            ):
+                stage = cache.stage()
+                with pytest.raises(TooLarge, match=why):
+                    await stage.put_arrow(pa.table({"key": keys, "value": values}))
+
+    run(act())
+
+
 def test_what_would_be_refused_is_refused_before_it_is_laid_ready(tmp_path):
     async def act():
         async with cluster_of(tmp_path) as cluster, client_of(cluster) as client:
@@ -113,6 +131,12 @@ def test_what_would_be_refused_is_refused_before_it_is_laid_ready(tmp_path):
                 await stage.put_many([("k" * 5_000, 1)])
             with pytest.raises(BadValue, match="nan"):
                 await stage.put_many([("k", float("nan"))])
+            with pytest.raises(InvalidArgument, match="column 'span' in row 1: lifespan_ms is -5"):
+                await stage.put_arrow(pa.table({"key": ["a", "b"], "value": ["1", "2"], "span": [5, -5]}), lifespan_ms="span")
+            large = [[("h", b"x")], [("h", b"x" * HEADERS_BYTES_MAX)]]
+            kinds = pa.map_(pa.string(), pa.binary())
+            with pytest.raises(TooLarge, match="the headers of an event, column 'more' in row 1, has"):
+                await stage.put_arrow(pa.table({"key": ["a", "b"], "value": ["1", "2"], "more": pa.array(large, kinds)}), headers="more")
             await stage.put_many([("k", 1)])
             assert (stage.events, len(stage.staged()) > 0) == (1, True)
             with pytest.raises(InvalidArgument, match="keep_ms"):

@@ -69,8 +69,8 @@ def test_without_its_packages_it_says_what_to_install(tmp_path: Path) -> None:
 
 
 def test_an_older_pyspark_is_refused_by_name_and_version(tmp_path: Path) -> None:
-    (tmp_path / "pyspark.py").write_text("__version__ = '4.1.4'")
+    (tmp_path / "pyspark.py").write_text("__version__ = '4.0.1'")
     done = run(tmp_path / "demo", PYTHONPATH=str(tmp_path))
     assert (done.returncode, done.stdout) == (1, "")
     (line,) = done.stderr.splitlines()
-    assert line.endswith("PySpark 4.1.4 is too old for eventlog, which needs 4.2 or newer")
+    assert line.endswith("PySpark 4.0.1 is too old for eventlog, which needs 4.1 or newer")

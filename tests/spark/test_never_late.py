@@ -6,14 +6,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql.types import LongType, StructField, StructType
 
 from eventlog import blocking
 from eventlog.errors import EventLogError
+from eventlog.integrations.spark.source import EventLogSource
+from tests.process.clusters import ClusterProcesses
 from tests.process.jumping_cluster import JumpingCluster, JumpingNode
 from tests.process.nodes import NodeProcess
 from tests.process.waiting import until
 from tests.spark.test_faults import beside
-from tests.spark.test_source import Batches, run, stream
+from tests.spark.test_source import Batches, read_all, run, stream
 from tests.words import FAULTS_HIT
 
 pytestmark = [pytest.mark.process, pytest.mark.spark, pytest.mark.timeout(300)]
@@ -34,6 +37,23 @@ def test_events_of_one_moment_are_not_late_in_the_next_micro_batch(
     frame = stream(spark, node.address, "moment", startingPosition="earliest", maxEventsPerTrigger="30").load()
     run(judged(frame), batches, tmp_path / "check")
     assert batches.all == [event.id for event in cache.events()]
+
+
+def test_a_stream_is_at_no_end_before_the_moment_of_an_event_is_over(tmp_path: Path) -> None:
+    with ClusterProcesses(tmp_path / "nodes", count=2) as cluster:
+        cluster.balance()
+        with blocking.connect(*cluster.addresses) as client:
+            cache = client.create_cache("ahead")
+            options = {"servers": ",".join(cluster.addresses), "cache": "ahead", "startingPosition": "earliest", "maxWaitMs": "1"}
+            reader = EventLogSource(options).streamReader(StructType([StructField("id", LongType())]))
+            reached = reader.initialOffset()
+            for number in range(3):
+                cluster.command("admin", "drain", "n2", node=0)  # who leads then begins above all ids that n2 may have given
+                cache.put_many([(f"k{key}", number) for key in range(100)])
+                reached = reader.latestOffset(reached, read_all())
+                assert int(reached["id"]) == list(cache.events())[-1].id
+                cluster.command("admin", "drain", "--cancel", "n2", node=0)
+                cluster.balance()
 
 
 def test_nothing_is_late_while_clocks_jump_and_primaries_die(spark: Any, tmp_path: Path) -> None:

@@ -23,13 +23,13 @@ SCOPE = Scope(cluster="c-1", cache="orders", cache_id=7)
 
 
 @pytest.mark.parametrize(
-    ("version", "is_taken"), [("3.5.4", False), ("4.1.9", False), ("4.2.0", True), ("4.10.0.dev1", True), ("none", False)]
+    ("version", "is_taken"), [("3.5.4", False), ("4.0.9", False), ("4.1.0", True), ("4.10.0.dev1", True), ("none", False)]
 )
 def test_a_release_of_pyspark_that_is_too_old_is_refused_by_name_and_version(version, is_taken):
     if is_taken:
         check_release(version)
         return
-    with pytest.raises(InvalidArgument, match=f"PySpark {version} is too old for eventlog, which needs 4.2 or newer"):
+    with pytest.raises(InvalidArgument, match=f"PySpark {version} is too old for eventlog, which needs 4.1 or newer"):
         check_release(version)
 
 

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql.streaming.datasource import ReadAllAvailable
 from pyspark.sql.types import LongType, StructField, StructType
 
 from eventlog import blocking
@@ -218,6 +217,12 @@ def run(frame: Any, batches: Batches, checkpoint: Path) -> str:
     return str(query.id)
 
 
+def read_all() -> Any:
+    from pyspark.sql.streaming.datasource import ReadAllAvailable  # which PySpark 4.1 lacks
+
+    return ReadAllAvailable()
+
+
 def test_micro_batches_are_stretches_of_the_log_in_order_and_go_on_where_they_were(
     spark: Any, node: NodeProcess, client: blocking.Client, tmp_path: Path
 ) -> None:
@@ -311,7 +316,7 @@ def test_a_stream_that_begins_ahead_of_the_log_stands_at_its_end_and_leaves_out_
     start = one.initialOffset()
     assert int(start["id"]) <= cache.log_ends().last_id < ahead
     cache.put("k", 1)  # at or below the id
-    assert one.latestOffset(start, ReadAllAvailable()) == start
+    assert one.latestOffset(start, read_all()) == start
     deadline = time.monotonic() + 60
     while cache.log_ends().last_id <= ahead:
         assert time.monotonic() < deadline
@@ -319,11 +324,11 @@ def test_a_stream_that_begins_ahead_of_the_log_stands_at_its_end_and_leaves_out_
     cache.put("k", 2)
     wanted = max(event.id for event in cache.events())
     for of in (one, reader()):  # the second one is of a query that was started again: it has the offset of its checkpoint
-        end = of.latestOffset(start, ReadAllAvailable())
+        end = of.latestOffset(start, read_all())
         while end == start:
-            end = of.latestOffset(start, ReadAllAvailable())
+            end = of.latestOffset(start, read_all())
         assert ids(of, start, end) == [wanted]
-        assert of.latestOffset(end, ReadAllAvailable()) == end
+        assert of.latestOffset(end, read_all()) == end
     assert ids(reader(), reader().initialOffset(), end) == [wanted], "where a query begins is found elsewhere by then"
 
 
@@ -428,20 +433,20 @@ def test_an_idle_stream_is_woken_and_told_what_is_wrong(node: NodeProcess, clien
     reader = EventLogSource(options).streamReader(StructType([StructField("id", LongType())]))
     start = reader.initialOffset()
     assert (reader.initialOffset(), reader.partitions(start, start)) == (start, [])
-    assert [reader.latestOffset(start, ReadAllAvailable()) for _ in range(3)] == [start] * 3
+    assert [reader.latestOffset(start, read_all()) for _ in range(3)] == [start] * 3
     for value in (1, 2):
         writing = threading.Timer(0.2, cache.put, ("k", value))
         writing.start()
-        reached = reader.latestOffset(start, ReadAllAvailable())
+        reached = reader.latestOffset(start, read_all())
         writing.join()
         if reached == start:  # the timer came late
-            reached = reader.latestOffset(start, ReadAllAvailable())
+            reached = reader.latestOffset(start, read_all())
         assert int(reached["id"]) == list(cache.events())[-1].id
-        assert [reader.latestOffset(reached, ReadAllAvailable()) for _ in range(2)] == [reached] * 2
+        assert [reader.latestOffset(reached, read_all()) for _ in range(2)] == [reached] * 2
         start = reached
     client.drop_cache("still")
     with pytest.raises(EventLogError, match="still"):
-        reader.latestOffset(reached, ReadAllAvailable())
+        reader.latestOffset(reached, read_all())
 
 
 def test_nothing_is_lost_or_repeated_when_the_node_that_is_read_from_is_killed(spark: Any, tmp_path: Path) -> None:
@@ -512,14 +517,14 @@ def test_a_source_that_cannot_be_loaded_says_so_and_leaves_the_others_alone(tmp_
 
 def test_an_older_pyspark_is_refused_by_name_and_version() -> None:
     code = (
-        "import pyspark\npyspark.__version__ = '4.1.4'\n"
+        "import pyspark\npyspark.__version__ = '4.0.1'\n"
         "import pyspark_eventlog as shim\ntry:\n    shim.DefaultSource({})\nexcept RuntimeError as error:\n    print(error)"
     )
     shim = Path(__file__).parents[2] / "eventlog" / "integrations" / "spark" / "shims"
     done = subprocess.run(
         [sys.executable, "-c", f"import sys\nsys.path.insert(0, {str(shim)!r})\n{code}"], capture_output=True, text=True, check=True
     )
-    assert done.stdout == "eventlog cannot be loaded: InvalidArgument: PySpark 4.1.4 is too old for eventlog, which needs 4.2 or newer\n"
+    assert done.stdout == "eventlog cannot be loaded: InvalidArgument: PySpark 4.0.1 is too old for eventlog, which needs 4.1 or newer\n"
 
 
 def test_what_spark_plans_with_does_not_load_pandas() -> None:

@@ -188,8 +188,11 @@ def read_options(given: Mapping[str, str]) -> SourceOptions:
     return SourceOptions(**found)
 
 
-def check_stream(asked: SourceOptions) -> None:
-    """Raise InvalidArgument for options that a stream does not have."""
+def check_stream(asked: SourceOptions, *, takes_limits: bool = True) -> None:
+    """Raise InvalidArgument for options that a stream does not have, or this PySpark does not."""
+    for name, limit in (("maxEventsPerTrigger", asked.max_events_per_trigger), ("maxBytesPerTrigger", asked.max_bytes_per_trigger)):
+        if limit and not takes_limits:
+            raise InvalidArgument(why=f"{name} needs PySpark 4.2: older ones have no limits of a trigger for such a source")
     if asked.rows == "ranges":
         raise InvalidArgument(why="rows=ranges is for a batch: they are those of one plan")
     if asked.rows == "state":

@@ -68,7 +68,7 @@ class EventsStreamReader(SourceReading, DataSourceStreamReader, SupportsTriggerA
         """Return where the next micro-batch ends; waits a little where there is nothing, so that an idle query does not ask on and on.
 
         Where something has come in the moment that is not over yet, it waits for that: Spark takes the same offset for the end of what
-        there is, and `processAllAvailable` returns. Behind a failover ids are some seconds ahead of the clock, and so is the end of the moment.
+        there is, and `processAllAvailable` returns. Behind a failover ids are some seconds ahead of the clock, and so is the moment's end.
 
         PySpark 4.1 does not say where the query stands. It is where the last answer was, or one of Spark's own calls. A query that goes on
         has neither: the first answer is the end of what there is, which is the same text as in the checkpoint where nothing has come.

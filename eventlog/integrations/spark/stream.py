@@ -26,7 +26,8 @@ try:
 except ModuleNotFoundError:  # PySpark 4.1 has no limits of a trigger, and by itself it ends such a query with what is there as it begins
     SupportsTriggerAvailableNow = object
 
-_MOMENT_S: Final = 0.01
+_MOMENT_S: Final = 0.002
+_AHEAD_S: Final = 0.02
 _PASSED_S: Final = CLOCK_AHEAD_MS_MAX / 1000 + 1  # the low watermark moves with the clock, of which ids may be ahead
 
 
@@ -97,7 +98,7 @@ class EventsStreamReader(SourceReading, DataSourceStreamReader, SupportsTriggerA
             if plan.events:
                 return offset_of(plan.upto, self._scope, after=after if start == self._initial else None)
             if self._is_idle and time.monotonic() < give_up_at and self._plan(after, upto=self._log_end).events:
-                time.sleep(_MOMENT_S)  # what has come is of the moment that is passing
+                time.sleep(_MOMENT_S if time.monotonic() < deadline else _AHEAD_S)  # what has come is of the moment that is passing
             elif time.monotonic() >= deadline or self._is_still(after, deadline):
                 return start
 

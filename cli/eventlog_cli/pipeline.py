@@ -1,5 +1,6 @@
 """`eventlog pipeline`: a cache's events kept in files for longer than the nodes keep them, compared with them, and what they come to."""
 
+import logging
 import os
 import sys
 import time
@@ -122,6 +123,7 @@ def _spark_at(master: str | None, conf: Sequence[str]) -> Iterator[Any]:
     pipelines = load_pipelines()
     if not master.startswith(pipelines.CONNECT) and (lacking := java_lacks(os.environ)) is not None:
         raise click.ClickException(lacking)
+    logging.getLogger().addFilter(_is_no_broken_call)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # of tasks; Spark itself takes any python3 of the path
     try:
         spark = pipelines.session(master, name="eventlog", settings=pairs)
@@ -131,6 +133,11 @@ def _spark_at(master: str | None, conf: Sequence[str]) -> Iterator[Any]:
             spark.stop()
     except pipelines.SPARK_ERRORS as error:
         raise click.ClickException(pipelines.reason_of(error)) from error
+
+
+def _is_no_broken_call(record: logging.LogRecord) -> bool:
+    """Return whether a line is to be logged. What a call to the JVM was broken off by is raised as well, and said in a line."""
+    return not str(record.msg).endswith("while sending command.")
 
 
 def _noted(client: "Client", cache_name: str, option: str) -> str:

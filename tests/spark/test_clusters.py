@@ -6,7 +6,7 @@ import sys
 from contextlib import suppress
 from os import kill
 from pathlib import Path
-from signal import SIGKILL
+from signal import SIGKILL, SIGTERM
 
 import pytest
 
@@ -107,6 +107,20 @@ def test_what_spark_says_is_one_line(node: NodeProcess, client: blocking.Client,
     assert refused("--conf", "a", "--master", "local")[0] == 2
     code, said = refused("--master", "nowhere://x")
     assert (code, said.startswith("error: FAILED: Spark: ")) == (1, True), said
+
+
+def test_who_is_ended_while_tasks_write_is_told_where_it_goes_on(node: NodeProcess, client: blocking.Client, tmp_path: Path) -> None:
+    cache = client.create_cache("ended")
+    for number in range(400):
+        cache.put("k", number)
+    words = [sys.executable, "-m", "eventlog_cli", "pipeline", "archive", "ended", "--to", str(tmp_path / "a"), "--server", node.address]
+    said = tmp_path / "said"
+    with said.open("w") as stderr, subprocess.Popen([*words, "--master", "local[1]", "--round-events", "1"], stderr=stderr) as command:
+        until(lambda: TOLD in said.read_text(), within_s=WAIT_S)
+        command.terminate()
+        assert command.wait(WAIT_S) == 128 + SIGTERM
+    assert "ended; what is committed stays" in said.read_text()
+    assert "Traceback" not in said.read_text()
 
 
 def test_of_an_error_of_the_jvm_the_line_that_says_why_is_told() -> None:

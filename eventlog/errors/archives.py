@@ -14,9 +14,10 @@ class ArchiveRefused(Refused):
 
 class ArchiveTaken(Refused):
     code = "ARCHIVE_TAKEN"
-    sentence = "archive {path} has been written up to id {upto} by another archiver meanwhile; what this one read of it was left out"
+    sentence = "archive {path} has been written up to id {upto} by {writer} meanwhile; what this one read of it was left out"
     path: str
     upto: int
+    writer: str
 
 
 class ArchiveUnreachable(Unavailable):

@@ -5,7 +5,9 @@ no other place that could disagree with it, and of two archivers of one cache th
 """
 
 import json
+import os
 import re
+import socket
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -40,6 +42,7 @@ _SEGMENT_COLUMNS: Final = ("min.segment", "max.segment")
 _LOG: Final = "_delta_log"
 _COMMITS_LOOKED_AT: Final = (20, 2_000)
 _PREFIX: Final = "eventlog."
+_WRITER: Final = f"{_PREFIX}writer"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,11 +178,11 @@ class ArchiveTable:
             return
         before = self._delta.version()
         try:
+            fields = Schema.from_arrow(pa.schema([(STRUCT, values), (CORRUPT, pa.string())])).fields
             with self.place.reached():
-                self._delta.alter.add_columns(Schema.from_arrow(pa.schema([(STRUCT, values), (CORRUPT, pa.string())])).fields)
+                self._delta.alter.add_columns(fields, commit_properties=CommitProperties(custom_metadata={_WRITER: _this_process()}))
         except CommitFailedError as error:
-            self.refresh()
-            raise ArchiveTaken(path=self.place.address, upto=self.upto or 0) from error
+            raise self._taken() from error
         self._settle(before)
 
     def refresh(self) -> None:
@@ -223,14 +226,14 @@ class ArchiveTable:
         if self.after is None:
             own.append(Transaction(f"{self._app}/after", done.after))
         told = {f"{_PREFIX}{name}": json.dumps(value) for name, value in asdict(done).items()}
-        properties = CommitProperties(custom_metadata=told, app_transactions=own)
+        properties = CommitProperties(custom_metadata=told | {_WRITER: _this_process()}, app_transactions=own)
         before = self._delta.version()
         try:
             self._write(actions, properties)
         except CommitFailedError as error:
             self.refresh()
             if not self._has(parts):
-                raise ArchiveTaken(path=self.place.address, upto=self.upto or 0) from error
+                raise self._taken() from error
         self._settle(before)
 
     def replace(self, files: Sequence[File], parts: Sequence[NewFile]) -> None:
@@ -241,7 +244,9 @@ class ArchiveTable:
         Raises:
             ArchiveRefused: another process has replaced one of them, or widened the table, meanwhile. Nothing is changed.
         """
-        own = CommitProperties(app_transactions=[Transaction(f"{self._app}/merged", self._delta.version() + 1)])
+        own = CommitProperties(
+            custom_metadata={_WRITER: _this_process()}, app_transactions=[Transaction(f"{self._app}/merged", self._delta.version() + 1)]
+        )
         actions: list[AddAction | RemoveAction] = [_added(part, is_new=False) for part in parts]
         actions += [_removed(file) for file in files]
         before = self._delta.version()
@@ -252,6 +257,13 @@ class ArchiveTable:
             if not self._has(parts):
                 raise ArchiveRefused(path=self.place.address, why="another process has changed it meanwhile; run this again") from error
         self._settle(before)
+
+    def _taken(self) -> ArchiveTaken:
+        """Return who has gone on meanwhile, and how far."""
+        self.refresh()
+        with self.place.reached():
+            last = self._delta.history(1)[0]
+        return ArchiveTaken(path=self.place.address, upto=self.upto or 0, writer=last.get(_WRITER, "another archiver"))
 
     def _write(self, actions: list[AddAction | RemoveAction], properties: CommitProperties) -> None:
         with self.place.reached():
@@ -314,6 +326,10 @@ class ArchiveTable:
         """Return the table as a `pyarrow.dataset.Dataset`."""
         with self.place.reached():
             return self._delta.to_pyarrow_dataset(filesystem=self.place.files)
+
+
+def _this_process() -> str:
+    return f"process {os.getpid()} of {socket.gethostname()}"
 
 
 def delta_files(address: str) -> list[tuple[str, tuple[tuple[str, Any], ...]]]:

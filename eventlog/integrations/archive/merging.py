@@ -18,7 +18,7 @@ from eventlog.integrations.archive.reading import overlapping
 from eventlog.integrations.archive.table import ArchiveTable, File
 from eventlog.limits import MIB
 
-TARGET_BYTES_DEFAULT: Final = 64 * MIB
+TARGET_BYTES_DEFAULT: Final = 64 * MIB  # all rows of such a file are in memory while it is made, and are many times as large there
 OLDER_THAN_MS_DEFAULT: Final = 3_600_000
 
 

@@ -91,8 +91,12 @@ def test_what_cannot_be_written_is_named_and_nothing_of_it_is_seen(spark: Any, n
         assert "of which no JSON is made" in refusal(good.selectExpr("key", f"{made} AS x"), node, "bad")
     assert "give one of booleans" in refusal(good.selectExpr("key", "value", "'true' AS gone"), node, "bad", removeColumn="gone")
     assert "is not written over" in refusal(good, node, "bad", truncate="true")
+    wide = good.selectExpr("key", "IF(key = 'k77', concat('\"', repeat('x', 2000000), '\"'), value) AS value")
+    assert "a value of key 'k77' has 2000002 bytes" in refusal(wide, node, "bad")
     assert "there is no cache 'nowhere'" in refusal(good, node, "nowhere")
-    assert "key has 5000 bytes" in refusal(spark.sql("SELECT repeat('k', 5000) AS key, '1' AS value"), node, "bad")
+    why = refusal(spark.sql("SELECT repeat('k', 5000) AS key, '1' AS value"), node, "bad")
+    assert "a key ('kkk" in why
+    assert "has 5000 bytes" in why
     assert cache.size() == 0
     assert list(cache.events()) == []
 

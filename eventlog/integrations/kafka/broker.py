@@ -7,7 +7,8 @@ knowing aiokafka. Each wait has an end: a broker that takes a connection and say
 import asyncio
 import logging
 import ssl
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from contextvars import ContextVar
 from typing import Any, Final, TypeVar
@@ -56,7 +57,8 @@ RECORDS_MAX: Final = 1 << 30  # of one producer: its sequences turn negative beh
 
 
 Answer = TypeVar("Answer")
-_met: "ContextVar[list[BaseException] | None]" = ContextVar("met", default=None)
+_MET_MAX: Final = 8  # tasks of a producer have the context in which it began, and meet the same for as long as its brokers are away
+_met: "ContextVar[deque[BaseException] | None]" = ContextVar("met", default=None)
 
 
 class _Hearing(logging.Handler):
@@ -67,7 +69,7 @@ class _Hearing(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         if (met := _met.get()) is not None and isinstance(record.args, tuple):
-            met += [one for one in record.args if isinstance(one, BaseException)]
+            met.extend(one for one in record.args if isinstance(one, BaseException))
 
 
 _log = logging.getLogger("aiokafka")
@@ -76,7 +78,7 @@ _log.propagate = False
 _log.addHandler(_Hearing())
 
 
-def _why_none(met: Sequence[BaseException]) -> str:
+def _why_none(met: Iterable[BaseException]) -> str:
     """Return why aiokafka has no broker to begin with, from what it said of those that it asked."""
     for one in met:
         if isinstance(one, ssl.SSLCertVerificationError):
@@ -88,7 +90,7 @@ def _why_none(met: Sequence[BaseException]) -> str:
     return "no broker answers there: it is away, or wants to be spoken to in another way (security of [kafka.NAME])"
 
 
-def trouble_of(error: BaseException, met: Sequence[BaseException] = ()) -> Trouble:
+def trouble_of(error: BaseException, met: Iterable[BaseException] = ()) -> Trouble:
     """Return an error of aiokafka's, or of a socket, as trouble; `met` are errors that it did not raise."""
     if isinstance(error, TimeoutError):
         return Trouble(None, "no answer in time")
@@ -115,7 +117,7 @@ def _unless_forgotten(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) 
 
 @asynccontextmanager
 async def _told(within_s: float = WAIT_S) -> AsyncIterator[None]:
-    met: list[BaseException] = []
+    met = deque[BaseException](maxlen=_MET_MAX)
     before = _met.set(met)
     try:
         async with asyncio.timeout(within_s):

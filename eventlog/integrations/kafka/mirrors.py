@@ -613,7 +613,8 @@ def _begun_key(mirror: Mirror, shard: int) -> bytes:
 def _check_free(listener: str, book: Book, *, what: str) -> None:
     for mirror in book.mirrors.values():
         if mirror.listener == listener:
-            why = f"mirror {mirror.name} goes by it, and takes it along: eventlog mirror remove {mirror.name}"
+            alter, remove = (f"eventlog mirror {word} {mirror.name}" for word in ("alter", "remove"))
+            why = f"mirror {mirror.name} goes by it: {alter} --hold changes what it keeps, and {remove} takes it along"
             raise OperationRefused(what=f"{what} listener {listener}", why=why)
 
 

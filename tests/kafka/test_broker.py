@@ -6,16 +6,17 @@ import uuid
 
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
-from aiokafka.errors import InvalidProducerIdMapping, KafkaError, ProducerFenced
+from aiokafka.errors import InvalidProducerIdMapping, InvalidTxnState, KafkaError, ProducerFenced, TopicAuthorizationFailedError
 from aiokafka.producer.message_accumulator import BatchBuilder
 from aiokafka.record.default_records import DefaultRecordBatch
 from confluent_kafka import Consumer
 from confluent_kafka import TopicPartition as ConfluentPartition
 
 from eventlog.integrations.kafka.batches import ReadyBatch, builders_of, takes_ready_batches
-from eventlog.integrations.kafka.broker import pass_over_forgotten, trouble_of
+from eventlog.integrations.kafka.broker import AioWriter, pass_over_forgotten, trouble_of
 from eventlog.kafka.envelope import batches_of
 from eventlog.kafka.shape import Shape
+from eventlog.mirror.broker import Trouble
 from eventlog.mirror.outcomes import outcome_of
 from tests.kafka.brokers import READY_S, create_topic
 from tests.predicate.rows import events
@@ -169,6 +170,36 @@ def test_what_its_sender_did_not_expect_is_told_as_the_broker_told_it() -> None:
     fenced = ProducerFenced()
     fenced.__cause__ = InvalidProducerIdMapping()
     assert trouble_of(fenced).code == 90, "what has a number of its own keeps it"
+
+
+class Refusing:
+    """A producer of aiokafka's whose transaction Kafka refuses, if it does, and what else was sent for being in none."""
+
+    def __init__(self, why: KafkaError | None) -> None:
+        self._txn_manager = self
+        self._end = asyncio.get_running_loop().create_future()
+        if why is not None:
+            self._end.set_exception(why)
+
+    async def begin_transaction(self) -> None: ...
+
+    async def send(self, *_: object, **__: object) -> asyncio.Future[None]:
+        sent = asyncio.get_running_loop().create_future()
+        sent.set_exception(InvalidTxnState())
+        return sent
+
+    def wait_for_transaction_end(self) -> asyncio.Future[None]:
+        return self._end
+
+
+@pytest.mark.parametrize(("why", "code"), [(TopicAuthorizationFailedError(), 29), (None, 48)])
+def test_a_transaction_that_is_refused_says_why_whatever_is_told_first(why: KafkaError | None, code: int) -> None:
+    async def act() -> None:
+        with pytest.raises(Trouble) as raised:
+            await AioWriter(Refusing(why)).write({}, progress_topic="p", progress={b"k": b"v"})
+        assert raised.value.code == code
+
+    asyncio.run(act())
 
 
 def test_what_aiokafka_forgets_is_not_printed_and_all_else_is(caplog: pytest.LogCaptureFixture) -> None:

@@ -18,7 +18,6 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import (
     AuthenticationFailedError,
-    IllegalOperation,
     KafkaConnectionError,
     KafkaError,
     NodeNotReadyError,
@@ -408,8 +407,9 @@ class AioWriter:
                         async with asyncio.timeout(_CLOSE_S):
                             await producer.abort_transaction()
                     raise
-                except IllegalOperation:  # what was refused takes nothing more, and only its end says why
-                    await producer._txn_manager.wait_for_transaction_end()  # noqa: SLF001 -- a commit of it may fail for another reason
+                except KafkaError as error:
+                    if (first := _refusal(producer)) is not None:
+                        raise first from error
                     raise
                 await producer.commit_transaction()
         except (KafkaError, OSError, TimeoutError) as error:
@@ -435,6 +435,16 @@ class AioWriter:
             if written.offset < self._ends.get(place, 0):
                 raise Trouble(OTHER_TOPIC, f"partition {written.partition} of {written.topic} begins anew")
             self._ends[place] = written.offset + 1
+
+
+def _refusal(producer: AIOKafkaProducer) -> BaseException | None:
+    """Return why Kafka refused a transaction, None where it did not.
+
+    Nothing more goes into one that was refused, and what is on its way to other partitions is refused for being in none: only the end of
+    the transaction says why.
+    """
+    end = producer._txn_manager.wait_for_transaction_end()  # noqa: SLF001 -- a commit of it may fail for another reason
+    return end.exception() if end.done() and not end.cancelled() else None
 
 
 def _heard(answer: "asyncio.Future[Any]") -> None:

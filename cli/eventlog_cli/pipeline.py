@@ -17,7 +17,7 @@ from eventlog.errors import CacheNotFound, Unavailable
 from eventlog_cli.conventions import EndingInOrder, common_options, load_archives, load_pipelines, load_rollups, open_client, settings
 from eventlog_cli.lazy import SynonymGroup
 from eventlog_cli.mirror import tell_verification, verification_row
-from eventlog_cli.output import id_fields, note, print_row, print_text, stdout, table
+from eventlog_cli.output import ProgressLine, id_fields, note, print_row, print_text, stdout, table
 from eventlog_cli.parameters import AT, ID, POSITIVE, SIZE, SPAN
 
 if TYPE_CHECKING:
@@ -90,8 +90,9 @@ def archive(
         while True:
             took = _Took()
             try:
-                with EndingInOrder():
-                    done = archives.archive(client, cache_name, path, told=_tell_round, **options)
+                with EndingInOrder(), ProgressLine("archiving", noun="events") as line:
+                    told = _Rounds(line, end=client.cache(cache_name).log_ends().last_id)
+                    done = archives.archive(client, cache_name, path, told=told.tell, **options)
                 _tell(cache_name, path, done, took)
             except KeyboardInterrupt:
                 note(f"ended; what is committed stays: eventlog pipeline archive {cache_name} --to {path}")
@@ -148,9 +149,23 @@ def _noted(client: "Client", cache_name: str, option: str) -> str:
     return found
 
 
-def _tell_round(done: "Round") -> None:
-    if not settings().is_json:
+class _Rounds:
+    """What is shown of an archive's rounds: a line each and, on a terminal, a bar of the ids up to `end`."""
+
+    def __init__(self, line: ProgressLine, *, end: int) -> None:
+        self._line = line
+        self._end = end
+        self._begin: int | None = None
+        self._events = 0
+
+    def tell(self, done: "Round") -> None:
+        if settings().is_json:
+            return
+        self._line.clear()
         note(f"{done.events} events up to id {done.upto}")
+        self._begin = done.after if self._begin is None else self._begin
+        self._events += done.events
+        self._line.update(self._events, part=(done.upto - self._begin) / max(self._end - self._begin, 1))
 
 
 class _Took:

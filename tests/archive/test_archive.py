@@ -2,13 +2,16 @@
 
 import json
 import os
+import pty
 import random
+import re
 import struct
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
@@ -465,6 +468,22 @@ def test_an_hour_in_two_stretches_is_one_and_of_many_the_first_are_told() -> Non
         hours.add(hour(9, segment))
     hours.settle(10)
     assert (hours.count, len(hours.first), hours.first[-1]) == (DIFFERENCES_MAX + 3, DIFFERENCES_MAX, hour(9, DIFFERENCES_MAX - 4))
+
+
+def test_a_terminal_sees_a_bar_of_the_rounds(cache: blocking.Cache, node: NodeProcess, tmp_path: Path) -> None:
+    write(cache, rounds=30)
+    words = ("pipeline", "archive", cache.name, "--to", str(tmp_path / "a"), "--round-events", "40", "--server", node.address)
+    terminal, end = pty.openpty()
+    shown = b""
+    with subprocess.Popen([sys.executable, "-m", "eventlog_cli", *words], stdout=subprocess.DEVNULL, stderr=end) as running:
+        os.close(end)
+        with suppress(OSError):  # what Linux says when the other end is closed
+            while data := os.read(terminal, 65_536):
+                shown += data
+    os.close(terminal)
+    assert running.returncode == 0
+    assert re.search(rb"archiving  \[#*\.*\] +\d+%  [\d,]+ events  [\d,]+/s", shown)
+    assert re.search(rb"\d+ events up to id \d+\r\n$", shown), "the last bar is taken away"
 
 
 def test_killed_anywhere_it_goes_on_where_the_table_ends(cache: blocking.Cache, node: NodeProcess, tmp_path: Path) -> None:

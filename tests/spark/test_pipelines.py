@@ -12,6 +12,7 @@ from deltalake import DeltaTable
 from pyspark.sql.functions import hll_sketch_agg, hll_union_agg
 
 from eventlog import blocking
+from eventlog.errors import InvalidArgument
 from eventlog.ids import time_of
 from eventlog.integrations import archive as archives
 from eventlog.integrations import rollup as rollups
@@ -41,7 +42,9 @@ def test_an_archive_is_written_by_tasks_and_goes_on_where_it_ends(spark: Any, tm
         ids = [id_ for batch in found.history(columns=["id"]) for id_ in batch.column("id").to_pylist()]
         assert ids == [event.id for event in cache.events()]
         assert found.verify().events == 2_000
-        assert pipelines.archive(spark, "orders", servers=node.address, to=tmp_path / "a")["events"] == 0
+        assert pipelines.archive(spark, "orders", servers=node.address, to=tmp_path / "a", once=True)["events"] == 0
+        with pytest.raises(InvalidArgument, match="once is False"):
+            pipelines.archive(spark, "orders", servers=node.address, to=tmp_path / "a", once=False)
         frame = spark.read.option("basePath", str(tmp_path / "a")).parquet(*map(str, found.files))
         assert frame.count() == 2_000
 

@@ -97,14 +97,23 @@ def reason_of(error: BaseException) -> str:
 
 
 def archive(
-    spark: SparkSession, cache: str, *, servers: str, to: str | Path, client: dict[str, Any] | None = None, **options: Any
+    spark: SparkSession,
+    cache: str,
+    *,
+    servers: str,
+    to: str | Path,
+    once: bool = True,
+    client: dict[str, Any] | None = None,
+    **options: Any,
 ) -> dict[str, Any]:
     """Archive a cache up to the end that its log has now; tasks fetch and write, each some segments of a round.
 
     `servers` are addresses with commas between them, `to` a folder or an object store that the driver and all executors reach by the same
     path or address, `client` and `options` those of `eventlog.connect` and of `eventlog.integrations.archive.archive`, whose errors this
-    has. Returns what was written.
+    has. It runs `once`, as the command does with this option; whoever wants it every few minutes calls it again. Returns what was written.
     """
+    if once is not True:
+        raise InvalidArgument(why=f"once is {once!r}: this ends at the log's end; call it again, or use eventlog pipeline archive --every")
     source = SourceOptions(servers=tuple(part.strip() for part in servers.split(",")), cache=cache, client=client or {})
     run = archiving(spark, cache, servers=source.servers, to=to, client=client)
     done = archive_here(client_of(source), cache, to, run=run, **options)

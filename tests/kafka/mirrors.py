@@ -100,7 +100,9 @@ def check(records: list[Record], events: Iterable[eventlog.Event], *, partitions
     """Each event is there once, beside a tombstone if it has one; those of a segment stand in the order of the log."""
     enveloped = {one.id for one in records if one.value is not None}
     told = [one for one in records if one.value is not None or one.id not in enveloped]
-    assert [id_ for id_, count in Counter(one.id for one in told).items() if count > 1] == [], "written twice"
+    twice = sorted(id_ for id_, count in Counter(one.id for one in told).items() if count > 1)
+    where = sorted({one.segment for one in told if one.id in set(twice[:1] + twice[-1:])})
+    assert not twice, f"written twice: {len(twice)} events, ids {twice[0]} to {twice[-1]}, these of segments {where}"
     log = {event.id: event for event in events}
     assert set(log) - {one.id for one in told} == set(), "events are missing"
     assert {one.id for one in told} - set(log) == set(), "nobody wrote these"

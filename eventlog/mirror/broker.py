@@ -36,8 +36,10 @@ class TransactionWriter(Protocol):
         """Return how many partitions a topic has, as far as the writer was told by now; 0 for what it knows nothing of."""
         ...
 
-    async def write(self, batches: Mapping[str, Sequence[RecordBatch]], *, progress_topic: str, progress: Mapping[bytes, bytes]) -> None:
+    async def write(self, batches: Mapping[str, Sequence[RecordBatch]], *, progress_topic: str, progress: Mapping[bytes, bytes]) -> int:
         """Write batches into their topics, and progress: all or nothing for whoever reads committed records.
+
+        Return the offset behind the last record of the progress, 0 without one.
 
         Raises:
             Trouble: it was not written, or nobody knows.
@@ -72,8 +74,12 @@ class Kafka(Protocol):
         """Delete a topic; one that is not there is one that was deleted."""
         ...
 
-    async def records(self, topic: str) -> Mapping[bytes, bytes]:
-        """Return the last committed record of each key of a topic with one partition, at least up to its end when this is called."""
+    async def records(self, topic: str, *, upto: int = 0) -> Mapping[bytes, bytes]:
+        """Return the last committed record of each key of a topic with one partition, up to where a broker says that it ends.
+
+        That may be an end of earlier: a broker that is not heard by the others takes itself for the leader that it was. With `upto` all
+        before that offset is read in any case.
+        """
         ...
 
     def read(self, topic: str, partitions: int) -> AsyncGenerator[list[TopicRecord], None]:

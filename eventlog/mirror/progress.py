@@ -13,6 +13,11 @@ Once a signal asked for entries among the events there is one more for each shar
     key    mirror/cache/signal/shard
     value  JSON: cluster, generation, term, signal (the id of the last one), token (where it goes on), is_done
 
+Before a shard reads any of it, it writes one of its own, which says nothing but where the topic ends at least:
+
+    key    mirror/cache/begin/shard
+    value  JSON: cluster, generation, term
+
 A record of a higher term than one's own was written by a successor, so whoever finds one is stale. Places are ours, not Kafka's: they say
 what was trimmed or lost since as those of any reader do.
 """
@@ -41,6 +46,14 @@ class SegmentProgress(msgspec.Struct, frozen=True, kw_only=True):
     id: int
     next: int
     epoch: int
+
+
+class ShardBegin(msgspec.Struct, frozen=True, kw_only=True):
+    """A shard has opened its writer: what predecessors committed lies before this."""
+
+    cluster: str
+    generation: int
+    term: int
 
 
 class _Beginning(msgspec.Struct, frozen=True):
@@ -90,6 +103,12 @@ def key_of(mirror: Mirror, segment: int) -> bytes:
 def snapshot_key(mirror: Mirror, shard: int) -> bytes:
     """Return the key of a shard's record of its snapshot."""
     return f"{mirror.name}/{mirror.cache}/snapshot/{shard}".encode()
+
+
+def begin_of(mirror: Mirror, shard: int, *, cluster: str, term: int) -> dict[bytes, bytes]:
+    """Return the record that a shard writes before it reads how far it is."""
+    begin = ShardBegin(cluster=cluster, generation=mirror.generation, term=term)
+    return {f"{mirror.name}/{mirror.cache}/begin/{shard}".encode(): msgspec.json.encode(begin)}
 
 
 def of_shard(records: Mapping[bytes, bytes], mirror: Mirror, shard: int, *, of: Ints) -> dict[bytes, bytes]:

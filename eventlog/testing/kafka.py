@@ -78,6 +78,8 @@ class FakeBrokers:
     def __init__(self) -> None:
         self.topics: dict[str, _Topic] = {}
         self._producers: dict[str, _OpenProducer] = {}
+        self.said_ends: dict[str, int] = {}
+        """Where topics of one partition end as a broker says that led them earlier, while it does."""
 
     def log(self, topic: str, partition: int) -> list[StoredRecord]:
         """Return a partition. Raises Trouble: there is none."""
@@ -97,9 +99,9 @@ class FakeBrokers:
         log = self.log(topic, partition)
         return next((offset for offset, one in enumerate(log) if one.transaction.outcome == "open"), len(log))
 
-    def committed(self, topic: str, partition: int) -> list[StoredRecord]:
-        """Return what readers of committed records see."""
-        log = self.log(topic, partition)[: self.stable(topic, partition)]
+    def committed(self, topic: str, partition: int, *, before: int | None = None) -> list[StoredRecord]:
+        """Return what readers of committed records see, all of it or before an offset."""
+        log = self.log(topic, partition)[: self.stable(topic, partition)][:before]
         return [one for one in log if one.transaction.outcome == "committed" and not one.is_marker]
 
     def _expire(self) -> None:
@@ -134,10 +136,11 @@ class FakeBrokers:
             StoredRecord(transaction=transaction, key=key, value=value, headers=headers) for key, value, headers in records_of(batch)
         )
 
-    def put(self, transactional_id: str, epoch: int, topic: str, record: tuple[bytes, bytes]) -> None:
-        """Append a key and a value to a topic of one partition. Raises Trouble, likewise."""
+    def put(self, transactional_id: str, epoch: int, topic: str, record: tuple[bytes, bytes]) -> int:
+        """Append a key and a value to a topic of one partition; return the offset behind. Raises Trouble, likewise."""
         transaction = self._writing(transactional_id, epoch, topic, 0)
         self.log(topic, 0).append(StoredRecord(transaction=transaction, key=record[0], value=record[1]))
+        return len(self.log(topic, 0))
 
     def end(self, transactional_id: str, epoch: int, outcome: str) -> None:
         """Commit or abort. Raises Trouble: fenced."""
@@ -220,14 +223,14 @@ class FakeKafka:
         async with self._asked() as brokers:
             brokers.topics.pop(topic, None)
 
-    async def records(self, topic: str) -> dict[bytes, bytes]:
-        """Return the last committed record of each key, up to the end as it is now, open transactions included."""
+    async def records(self, topic: str, *, upto: int = 0) -> dict[bytes, bytes]:
+        """Return the last committed record of each key, up to an offset, and the end that a broker says, open transactions included."""
         async with self._asked() as brokers:
-            end = len(brokers.log(topic, 0))
+            end = max(upto, brokers.said_ends.get(topic, len(brokers.log(topic, 0))))
             while brokers.stable(topic, 0) < end:  # noqa: ASYNC110 -- what it waits for are brokers that are only played
                 await asyncio.sleep(_LOOK_AGAIN_S)
             found: dict[bytes, bytes] = {}
-            for one in brokers.committed(topic, 0):
+            for one in brokers.committed(topic, 0, before=end):
                 assert one.key is not None
                 if one.value is None:
                     found.pop(one.key, None)
@@ -268,8 +271,8 @@ class FakeWriter:
         """Return how many partitions a topic has."""
         return len(self._brokers.topics[topic].partitions) if topic in self._brokers.topics else 0
 
-    async def write(self, batches: Mapping[str, Sequence[RecordBatch]], *, progress_topic: str, progress: Mapping[bytes, bytes]) -> None:
-        """Write batches and progress, all or nothing. Raises Trouble: it was not, or nobody knows."""
+    async def write(self, batches: Mapping[str, Sequence[RecordBatch]], *, progress_topic: str, progress: Mapping[bytes, bytes]) -> int:
+        """Write batches and progress, all or nothing; return the offset behind that. Raises Trouble: it was not, or nobody knows."""
         assert not self.is_worn, "a producer that is worn is given up"
         brokers, at = self._brokers, self._faults.at
         await at("asked")
@@ -278,13 +281,15 @@ class FakeWriter:
             for batch in some:
                 await at("data")
                 brokers.append(*self._who, batch, topic=topic)
+        end = 0
         for record in progress.items():
             await at("progress")
-            brokers.put(*self._who, progress_topic, record)
+            end = brokers.put(*self._who, progress_topic, record)
         await at("commit")
         brokers.end(*self._who, "committed")
         self._records_left -= sum(batch.count for some in batches.values() for batch in some) + len(progress)
         await at("done")
+        return end
 
 
 # ---------------------------------------------------------------- batches taken apart

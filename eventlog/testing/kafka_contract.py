@@ -111,13 +111,17 @@ class KafkaContract(ABC):
             kafka = await self.made(topic)
             assert await kafka.is_new(topic, range(PARTITIONS))
             async with kafka.writer(topic) as writer:
+                ends = [0]
                 for last in (3, 6):
                     some = {topic: [*batches([last - 2, last - 1]), *batches([last], partition=1)]}
-                    await writer.write(some, progress_topic=f"{topic}.progress", progress={b"a": b"%d" % last, b"%d" % last: b""})
+                    told = {b"a": b"%d" % last, b"%d" % last: b""}
+                    ends.append(await writer.write(some, progress_topic=f"{topic}.progress", progress=told))
+                    assert (await kafka.records(f"{topic}.progress", upto=ends[-1]))[b"a"] == b"%d" % last
+                assert (ends, await writer.write({topic: batches([7])}, progress_topic=f"{topic}.progress", progress={})) == ([0, 2, 5], 0)
                 assert [writer.partitions(one) for one in (topic, f"{topic}.progress", f"{topic}-not")] == [PARTITIONS, 1, 0]
                 await writer.write({}, progress_topic=f"{topic}.progress", progress={b"b": b"alone"})
             found = await self.ids(kafka, topic)
-            assert ([id_ for id_ in found if id_ % 3], [id_ for id_ in found if not id_ % 3]) == ([1, 2, 4, 5], [3, 6])
+            assert ([id_ for id_ in found if id_ % 3], [id_ for id_ in found if not id_ % 3]) == ([1, 2, 4, 5, 7], [3, 6])
             assert await kafka.records(f"{topic}.progress") == {b"a": b"6", b"b": b"alone", b"3": b"", b"6": b""}
             assert not await kafka.is_new(topic, [1])
 

@@ -266,22 +266,23 @@ class AioKafka:
 
     # ------------------------------------------------------------ progress
 
-    async def records(self, topic: str) -> Mapping[bytes, bytes]:
+    async def records(self, topic: str, *, upto: int = 0) -> Mapping[bytes, bytes]:
         """Return the last committed record of each key of a topic with one partition; others may be given the same mapping.
 
-        Read up to its end as it is when this is called or later, open transactions of others included: what they leave open hides what is
-        behind it.
+        Read up to `upto`, and to its end as a broker says it when this is called or later, open transactions of others included: what
+        they leave open hides what is behind it. The client does not say in which epoch it takes a broker for the leader, so one that was
+        it before says an end of then.
 
         Raises:
             Trouble: Kafka is away, or does not say.
         """
-        return await self._reads.get((self.name, topic), lambda: self._records(topic))
+        return await self._reads.get((self.name, topic), lambda least: self._records(topic, least), upto=upto)
 
-    async def _records(self, topic: str) -> Mapping[bytes, bytes]:
+    async def _records(self, topic: str, least: int) -> Mapping[bytes, bytes]:
         place = TopicPartition(topic, 0)
         found: dict[bytes, bytes] = {}
         async with _told(PATIENT_S), self._consumer("read_uncommitted", place) as consumer:
-            end = (await consumer.end_offsets([place]))[place]
+            end = max(least, (await consumer.end_offsets([place]))[place])
         async with _told(PATIENT_S), self._consumer("read_committed", place) as consumer:
             await consumer.seek_to_beginning(place)
             while await consumer.position(place) < end:
@@ -316,7 +317,8 @@ class AioKafka:
 
     @asynccontextmanager
     async def _consumer(self, isolation: str, *places: TopicPartition) -> AsyncIterator[Any]:
-        consumer = AIOKafkaConsumer(isolation_level=isolation, enable_auto_commit=False, **await self.options())
+        own = {"enable_auto_commit": False, "auto_offset_reset": "none"}  # by default one that leaves the log goes on at its end
+        consumer = AIOKafkaConsumer(isolation_level=isolation, **own, **await self.options())
         try:
             await consumer.start()
             consumer.assign(places)
@@ -390,8 +392,10 @@ class AioWriter:
         """Return how many partitions a topic has, as brokers said when the client asked them last (`metadata_max_age_ms`)."""
         return len(self._producer.client.cluster.partitions_for_topic(topic) or ())
 
-    async def write(self, batches: Mapping[str, Sequence[RecordBatch]], *, progress_topic: str, progress: Mapping[bytes, bytes]) -> None:
+    async def write(self, batches: Mapping[str, Sequence[RecordBatch]], *, progress_topic: str, progress: Mapping[bytes, bytes]) -> int:
         """Write batches into their topics, and progress: all or nothing for whoever reads committed records.
+
+        Return the offset behind the last record of the progress, 0 without one.
 
         Raises:
             Trouble: it was not written, or nobody knows.
@@ -415,6 +419,7 @@ class AioWriter:
         except (KafkaError, OSError, TimeoutError) as error:
             raise trouble_of(error) from error
         self.records += sum(batch.count for some in batches.values() for batch in some) + len(progress)
+        return self._ends[(progress_topic, 0)] if progress else 0
 
     async def _send(self, batches: Mapping[str, Sequence[RecordBatch]], *, progress_topic: str, progress: Mapping[bytes, bytes]) -> None:
         producer = self._producer

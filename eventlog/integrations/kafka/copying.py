@@ -107,7 +107,7 @@ class Telling(Protocol):
         """Note that events can be copied, or entries are; of segments that stand `still` there are none at the moment."""
         ...
 
-    async def commit(self, kafka: Kafka, writing: Coroutine[Any, Any, None]) -> None:
+    async def commit(self, kafka: Kafka, writing: Coroutine[Any, Any, int]) -> None:
         """Wait for a transaction. Raises Trouble."""
         ...
 

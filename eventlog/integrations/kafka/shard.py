@@ -1,7 +1,8 @@
 """One shard of a mirror in one term: opens a producer, learns how far it is, and copies transaction by transaction until cancelled.
 
 The order at the start is what makes it exactly once: the producer is opened first, which fences the predecessor and ends what it left open;
-the end of the progress topic is asked for behind that; then everything up to there is read. What fails is decided in `mirror.outcomes`.
+a record of the shard's own is written behind all that was committed until then; then everything up to there is read. To ask for the end of
+the topic instead would not do: a broker that led it before says an old one. What fails is decided in `mirror.outcomes`.
 """
 
 import asyncio
@@ -113,11 +114,13 @@ class Shard:
         await self._check_topics(kafka)
         room = Room(batch_bytes=MIRROR_BATCH_BYTES_MAX, topic_bytes=await self._record_bytes_max(kafka))
         own = segments_of(self.report.shard, mirror, segments=ground.segments)
+        cluster, term = ground.cluster, self.report.term
         async with AsyncExitStack() as stack:
             async with self._patient(kafka):
                 writer = await stack.enter_async_context(kafka.writer(transactional_id(ground.cluster, mirror, self.report.shard)))
-                records = progress.of_shard(await kafka.records(mirror.progress_topic), mirror, self.report.shard, of=own)
-            cluster, term = ground.cluster, self.report.term
+                begin = progress.begin_of(mirror, self.report.shard, cluster=cluster, term=term)
+                end = await writer.write({}, progress_topic=mirror.progress_topic, progress=begin)
+                records = progress.of_shard(await kafka.records(mirror.progress_topic, upto=end), mirror, self.report.shard, of=own)
             snapshot = progress.snapshot_of(records, mirror, self.report.shard, cluster=cluster, term=term)
             async with ground.source(mirror) as source:
                 has_begun = await self._check_progress(kafka, records, own, source)
@@ -131,8 +134,8 @@ class Shard:
                 )
                 with closing(copying):
                     done = await copying.snapshot(snapshot, own) if mirror.has_snapshot else None
-                    begin = done.at if done is not None and isinstance(done.at, SegmentPositions) else None
-                    return await copying.run(progress.places(records, mirror, of=own, begin=begin, cluster=cluster, term=term))
+                    behind = done.at if done is not None and isinstance(done.at, SegmentPositions) else None
+                    return await copying.run(progress.places(records, mirror, of=own, begin=behind, cluster=cluster, term=term))
 
     async def _check_progress(self, kafka: Kafka, records: dict[bytes, bytes], own: Ints, source: LogReading) -> bool:
         """Return whether the shard has written events or entries since the mirror's beginning.
@@ -214,7 +217,7 @@ class Shard:
 
     # ------------------------------------------------------------ what the copying tells
 
-    async def commit(self, kafka: Kafka, writing: Coroutine[Any, Any, None]) -> None:
+    async def commit(self, kafka: Kafka, writing: Coroutine[Any, Any, int]) -> None:
         """Wait for a transaction. What keeps Kafka from taking it is shown until one is taken. Raises Trouble."""
         try:
             async with self._patient(kafka, is_owed=True):

@@ -1,8 +1,9 @@
 """One run of a mirror: the product's shards on virtual time, over a log and a Kafka that are only played.
 
 Owners of a shard are killed, stand still and wake, and overlap with their successors; connections break before a thing is done and behind
-it, so that nobody knows what became of a commit. Retention takes whatever the mirror let go of. In the end readers of committed records
-must see each event of the log once, those of a segment in order, and no progress that goes back.
+it, so that nobody knows what became of a commit. A broker that led the progress before says an end of then. Retention takes whatever the
+mirror let go of. In the end readers of committed records must see each event of the log once, those of a segment in order, and no progress
+that goes back.
 """
 
 import asyncio
@@ -119,6 +120,8 @@ class MirrorRun:
             "owner wakes": (6, self._wake),
             "former owner hears of it": (4, self._hear),
             "retention": (8, self._retain),
+            "a former leader of the progress says its end": (5, self._say_old_end),
+            "the former leader hears of it": (5, self._say_no_more),
         }
         for owner in self._owners:
             self._start(owner)
@@ -172,12 +175,19 @@ class MirrorRun:
         if self._former:
             self._former.pop(0).end()
 
+    def _say_old_end(self) -> None:
+        self.brokers.said_ends.setdefault(MIRROR.progress_topic, len(self.brokers.log(MIRROR.progress_topic, 0)))
+
+    def _say_no_more(self) -> None:
+        self.brokers.said_ends.clear()
+
     def _retain(self) -> None:
         self.reached["events trimmed"] += int((self.let_go > self.trimmed).sum())
         self.trimmed = self.let_go.copy()
 
     def _settle(self) -> None:
         self.is_breaking = False
+        self._say_no_more()
         self._wake()
         self._pass(20)
         while self._former:
@@ -220,6 +230,8 @@ class MirrorRun:
         for one in told:
             assert one.key is not None
             assert one.value is not None
+            if b"/begin/" in one.key:
+                continue
             found = msgspec.json.decode(one.value, type=SegmentProgress)
             before = last.setdefault(one.key, found)
             if (found.term, found.id) < (before.term, before.id) or found.id < before.id:

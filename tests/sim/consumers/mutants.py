@@ -30,7 +30,7 @@ class _Early:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._kafka, name)
 
-    async def records(self, _topic: str) -> Any:
+    async def records(self, _topic: str, **_: Any) -> Any:
         return self._records
 
 
@@ -46,6 +46,10 @@ def _read_progress_first(original: Any) -> Any:
             self._open_kafka = opened
 
     return copy
+
+
+def _no_record(_mirror: Any, _shard: int, **_: Any) -> Any:
+    return {}
 
 
 def _any_term_counts(found: Any, _mirror: Any, **_: Any) -> Any:
@@ -288,6 +292,13 @@ CONSUMER_MUTANTS: Final = (
         name="progress read before the producer is opened",
         target="eventlog.integrations.kafka.shard:Shard._copy",
         make=_read_progress_first,
+        seed=0,
+        world="mirror",
+    ),
+    Mutant(
+        name="progress read up to where a former leader says that it ends",
+        target="eventlog.mirror.progress:begin_of",
+        make=instead(_no_record),
         seed=0,
         world="mirror",
     ),

@@ -12,6 +12,7 @@ import pytest
 from eventlog import blocking
 from tests.process.nodes import NodeProcess
 
+KILLS = 8  # from its beginning to about its end
 pytestmark = [pytest.mark.process, pytest.mark.timeout(120)]
 
 
@@ -77,10 +78,13 @@ def test_of_a_file_with_a_bad_row_nothing_is_written(node: NodeProcess, client: 
 def test_killed_anywhere_and_loaded_again_all_of_it_is_there_once(node: NodeProcess, client: blocking.Client, tmp_path: Path) -> None:
     cache = client.create_cache("killed")
     path = file_of(tmp_path / "rows.jsonl", 60_000)
-    kills = 0
-    for number in range(8):
+    client.create_cache("timed")
+    began = time.monotonic()
+    assert load(node, "timed", path, "day").returncode == 0
+    takes_s, kills = time.monotonic() - began, 0
+    for number in range(KILLS):
         with subprocess.Popen(words(node, "killed", path, "day"), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as running:
-            time.sleep(0.5 + number * 0.25)
+            time.sleep(takes_s * (number + 1) / KILLS)
             kills += running.poll() is None
             running.kill()
     assert load(node, "killed", path, "day").returncode == 0

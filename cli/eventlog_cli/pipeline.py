@@ -258,7 +258,7 @@ def _hour(time_ms: int) -> str:
 @command.command("compact")
 @click.argument("path", metavar="PATH")
 @click.option("--older-than", "older_than_ms", type=SPAN, default="1h", help="Leave files of newer events alone.  [default: 1h]")
-@click.option("--target", "target_bytes", type=SIZE, default="64MiB", help="Make files of about this size.  [default: 64MiB]")
+@click.option("--target", "target_bytes", type=SIZE, default="256MiB", help="Make files of about this size.  [default: 256MiB]")
 @click.option("--vacuum", "vacuum_ms", type=SPAN, help="Remove files that no commit names for so long, 24h to 90d.  [default: remove none]")
 @common_options
 def compact(path: str, *, older_than_ms: int, target_bytes: int, vacuum_ms: int | None) -> None:

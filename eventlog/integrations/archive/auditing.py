@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 from eventlog import blocking
 from eventlog.ids import ID_MAX, time_of
 from eventlog.integrations.archive.digest import bounds_of, digests_of
-from eventlog.integrations.archive.ranges import Range
-from eventlog.integrations.archive.reading import Archive, Verified
+from eventlog.integrations.archive.ranges import Range, RowBounds
+from eventlog.integrations.archive.reading import Archive, Told, Verified, untold
 from eventlog.integrations.archive.rounds import read_range
 
 HOUR_MS = 3_600_000
@@ -57,8 +57,10 @@ class Audit:
     first: FirstDifference | None
 
 
-def audit(client: blocking.Client, cache: str, archive: Archive, *, until: int | None = None) -> Audit:
+def audit(client: blocking.Client, cache: str, archive: Archive, *, until: int | None = None, told: Told = untold) -> Audit:
     """Verify an archive, and compare it with what the nodes keep, up to the id `until` where one is given, stretch by stretch.
+
+    `told` hears of how many events have been looked through.
 
     Raises:
         ArchiveRefused: it is another cache's.
@@ -67,11 +69,12 @@ def audit(client: blocking.Client, cache: str, archive: Archive, *, until: int |
     """
     source = client.cache(cache)
     archive.check_of(client, cache)
-    verified = archive.verify()
+    verified = archive.verify(told=told)
     end = min(archive.upto, ID_MAX if until is None else until)
     first_kept = source.log_ends().first_id
     after = min(end, archive.upto if first_kept is None else max(first_kept - 1, archive.after))
     events, at = 0, after
+    expected = sum(file.rows for file in archive.pieces(RowBounds(after=after, upto=end)))
     hours = DifferingHours()
     first: FirstDifference | None = None
     for rounds, whole in archive.stretches(after):
@@ -79,6 +82,7 @@ def audit(client: blocking.Client, cache: str, archive: Archive, *, until: int |
         if upto <= at:
             break
         filed = whole if upto < end else whole.filter(pc.less_equal(whole.column("id"), upto))
+        told("events compared", events, expected)
         events += len(filed)
         kept = read_range(source, Range(after=at, upto=upto, segments=tuple(range(client.segments_count)))).select(filed.schema.names)
         for own, theirs in _unlike(kept, filed):
@@ -89,8 +93,8 @@ def audit(client: blocking.Client, cache: str, archive: Archive, *, until: int |
         at = upto
         hours.settle(_hour_of(at))
     hours.settle(_hour_of(ID_MAX))
-    differing, told = hours.count, tuple(hours.first)
-    return Audit(verified=verified, after=after, upto=end, events=events, differing=differing, differences=told, first=first)
+    differing, differences = hours.count, tuple(hours.first)
+    return Audit(verified=verified, after=after, upto=end, events=events, differing=differing, differences=differences, first=first)
 
 
 class DifferingHours:

@@ -1,6 +1,8 @@
 """Events in Parquet files: sorted by segment and id, a file a day, with what is known of each without opening it."""
 
 import uuid
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -13,11 +15,32 @@ from eventlog.errors import ArchiveDamaged
 from eventlog.integrations.archive.place import ArchivePlace
 from eventlog.integrations.archive.ranges import RowBounds
 from eventlog.integrations.archive.values import STRUCT, VALUE_COLUMNS, has_grown_from
+from eventlog.limits import MIB
 
 DAY: Final = "day"
 ROW_GROUP_ROWS: Final = 262_144
 _KEY_BYTES_MAX: Final = 64
 _MS_US: Final = 1_000
+_STREAM_BYTES: Final = 256 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileMemory:
+    """How much of files is in memory at a time. A value that many rows have may be in a file once: of rows there is a bound of their own.
+
+    Files that have `whole_bytes` together are read at once. Of others `read_bytes` are read at a time; what is read in the order of ids
+    comes in parts of `part_bytes` or `part_rows`, and what is merged in row groups of `row_group_bytes`, of at most `files_max` files.
+    """
+
+    whole_bytes: int = 16 * MIB
+    read_bytes: int = 32 * MIB
+    part_bytes: int = 512 * MIB
+    part_rows: int = 5_000_000
+    row_group_bytes: int = 128 * MIB
+    files_max: int = 64
+
+
+FILE_MEMORY: Final = FileMemory()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,29 +62,48 @@ def write_parts(place: ArchivePlace, table: pa.Table, *, name: str) -> list[NewF
     if not len(table):
         return []
     days = pc.cast(table.column("time"), pa.date32())
-    parts = []
-    for day in pc.unique(days).sort():
-        rows = table.filter(pc.equal(days, day))
-        text = day.as_py().isoformat()
-        path = f"{DAY}={text}/{name}-{uuid.uuid4().hex}.parquet"
-        nbytes = place.write(path, rows, compression="zstd", compression_level=1, row_group_size=ROW_GROUP_ROWS, write_page_checksum=True)
-        parts.append(NewFile(path=path, day=text, nbytes=nbytes, rows=len(rows), stats=_stats_of(rows)))
-    return parts
+    return [
+        write_part(place, day.as_py().isoformat(), [table.filter(pc.equal(days, day))], schema=table.schema, name=name)
+        for day in pc.unique(days).sort()
+    ]
 
 
-def _stats_of(table: pa.Table) -> dict[str, Any]:
-    lows: dict[str, Any] = {}
-    highs: dict[str, Any] = {}
-    for name in ("id", "segment", "offset"):
-        found = pc.min_max(table.column(name))
-        lows[name], highs[name] = found["min"].as_py(), found["max"].as_py()
-    times = pc.min_max(table.column("time"))
-    lows["time"], highs["time"] = (_moment(times[end].value) for end in ("min", "max"))
-    keys = pc.min_max(table.column("key"))
-    if pa.types.is_string(table.schema.field("key").type) and all(len(keys[end].as_py()) <= _KEY_BYTES_MAX for end in ("min", "max")):
-        lows["key"], highs["key"] = keys["min"].as_py(), keys["max"].as_py()
-    nulls = {name: table.column(name).null_count for name in table.schema.names if name not in {"headers", STRUCT}}
-    return {"numRecords": len(table), "minValues": lows, "maxValues": highs, "nullCount": nulls}
+def write_part(place: ArchivePlace, day: str, tables: Iterable[pa.Table], *, schema: pa.Schema, name: str) -> NewFile:
+    """Write events of a day, sorted by segment and id, into a file as they come, durable when this returns."""
+    stats = _Stats(schema)
+    path = f"{DAY}={day}/{name}-{uuid.uuid4().hex}.parquet"
+    options = {"compression": "zstd", "compression_level": 1, "row_group_size": ROW_GROUP_ROWS, "write_page_checksum": True}
+    nbytes = place.write(path, map(stats.add, tables), schema=schema, **options)
+    return NewFile(path=path, day=day, nbytes=nbytes, rows=stats.rows, stats=stats.told())
+
+
+class _Stats:
+    """What a table's log says of a file: gathered while its rows come."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self.rows = 0
+        self._nulls = {name: 0 for name in schema.names if name not in {"headers", STRUCT}}
+        self._ends: dict[str, tuple[Any, Any]] = {}
+
+    def add(self, table: pa.Table) -> pa.Table:
+        """Take up rows, at least one, and return them."""
+        self.rows += len(table)
+        for name in self._nulls:
+            self._nulls[name] += table.column(name).null_count
+        for name in ("id", "segment", "offset", "time", "key"):
+            found = pc.min_max(table.column(name))
+            low, high = (found[end].value if name == "time" else found[end].as_py() for end in ("min", "max"))
+            before = self._ends.get(name, (low, high))
+            self._ends[name] = min(before[0], low), max(before[1], high)
+        return table
+
+    def told(self) -> dict[str, Any]:
+        """Return it as Delta has it."""
+        ends = self._ends | {"time": tuple(map(_moment, self._ends["time"]))}
+        if not all(isinstance(key, str) and len(key) <= _KEY_BYTES_MAX for key in ends["key"]):
+            del ends["key"]
+        lows, highs = ({name: found[end] for name, found in ends.items()} for end in (0, 1))
+        return {"numRecords": self.rows, "minValues": lows, "maxValues": highs, "nullCount": self._nulls}
 
 
 def _moment(us: int) -> str:
@@ -76,17 +118,63 @@ def read_part(place: ArchivePlace, path: str, *, rows: int, schema: pa.Schema, b
         ArchiveDamaged: it is not there, or not as it was written.
         ArchiveUnreachable: nobody says.
     """
+    with _reading(place, path), pq.ParquetFile(place.open(path), page_checksum_verification=True) as opened:
+        there, groups = opened.metadata.num_rows, _groups_within(opened.metadata, bounds)
+        read = opened.read(columns=schema.names) if bounds is None else opened.read_row_groups(groups, columns=schema.names)
+        found = _shaped(read, schema, path)
+        due = sum(opened.metadata.row_group(group).num_rows for group in groups)
+    _check_rows(path, there=there, rows=rows, found=len(found), due=due)
+    return found
+
+
+def read_batches(
+    place: ArchivePlace, path: str, *, rows: int, schema: pa.Schema, nbytes: int, rows_max: int, bounds: RowBounds | None = None
+) -> Iterator[pa.Table]:
+    """Yield what `read_part` returns as it lies in the file, about `nbytes` in memory at a time, and at most `rows_max`.
+
+    A value that many rows have may be in the file once: they are more in memory than it says. Raises as `read_part`, where it comes to it.
+    """
+    options = {"page_checksum_verification": True, "pre_buffer": False, "buffer_size": _STREAM_BYTES}
+    with _reading(place, path), pq.ParquetFile(place.open(path), **options) as opened:
+        metadata, groups, found = opened.metadata, _groups_within(opened.metadata, bounds), 0
+        count = nbytes * metadata.num_rows // max(_unpacked_bytes(metadata, schema), 1)
+        for batch in opened.iter_batches(max(1, min(rows_max, count)), row_groups=groups, columns=schema.names):
+            found += len(batch)
+            yield _shaped(pa.Table.from_batches([batch]), schema, path)
+        due = sum(metadata.row_group(group).num_rows for group in groups)
+    _check_rows(path, there=metadata.num_rows, rows=rows, found=found, due=due)
+
+
+def unpacked_bytes(place: ArchivePlace, path: str, schema: pa.Schema) -> int:
+    """Return about how many bytes the columns of a schema are in memory. Raises ArchiveDamaged."""
+    with _reading(place, path), pq.ParquetFile(place.open(path)) as opened:
+        return _unpacked_bytes(opened.metadata, schema)
+
+
+def _unpacked_bytes(metadata: Any, schema: pa.Schema) -> int:
+    groups, columns = range(metadata.num_row_groups), range(metadata.num_columns)
+    wanted = [index for index in columns if metadata.schema.column(index).path.partition(".")[0] in schema.names]
+    return sum(metadata.row_group(group).column(index).total_uncompressed_size for group in groups for index in wanted)
+
+
+@contextmanager
+def _reading(place: ArchivePlace, path: str) -> Iterator[None]:
+    """Say of what cannot be read that it is damaged, or that nobody says."""
     try:
-        with pq.ParquetFile(place.open(path), page_checksum_verification=True) as opened:
-            there, groups = opened.metadata.num_rows, _groups_within(opened.metadata, bounds)
-            read = opened.read(columns=schema.names) if bounds is None else opened.read_row_groups(groups, columns=schema.names)
-            found = _grown(read, schema).select(schema.names)
-            due = sum(opened.metadata.row_group(group).num_rows for group in groups)
+        yield
     except (OSError, ValueError, KeyError) as error:  # pyarrow's own errors are ValueErrors
         place.check()
         raise ArchiveDamaged(file=path, why=f"{type(error).__name__}: {error}") from error
-    if there != rows or len(found) != due:
-        raise ArchiveDamaged(file=path, why=f"it has {there} rows, and had {rows}; {len(found)} of {due} were read")
+
+
+def _check_rows(path: str, *, there: int, rows: int, found: int, due: int) -> None:
+    if there != rows or found != due:
+        raise ArchiveDamaged(file=path, why=f"it has {there} rows, and had {rows}; {found} of {due} were read")
+
+
+def _shaped(table: pa.Table, schema: pa.Schema, path: str) -> pa.Table:
+    """Return a file's rows in the columns of a schema. Raises ArchiveDamaged where they are of other types."""
+    found = _grown(table, schema).select(schema.names)
     if found.schema.types != schema.types:
         why = " and not ".join(", ".join(map(str, kinds)) for kinds in (found.schema.types, schema.types))
         raise ArchiveDamaged(file=path, why=f"its columns are {why}")

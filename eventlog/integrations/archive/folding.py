@@ -29,7 +29,7 @@ from eventlog.ids import time_of
 from eventlog.integrations.archive.columns import ArchiveColumns, columns_of, times_of
 from eventlog.integrations.archive.noting import noted
 from eventlog.integrations.archive.ranges import Range, RowBounds
-from eventlog.integrations.archive.reading import BATCH_ROWS, Archive
+from eventlog.integrations.archive.reading import BATCH_ROWS, Archive, Told, untold
 from eventlog.integrations.archive.rounds import read_range
 
 _GONE: Final = (Kind.REMOVED.name, Kind.EXPIRED.name)
@@ -52,11 +52,19 @@ class Folded:
 
 
 def fold(
-    archive: Archive, client: blocking.Client, cache: str, as_of: int, *, segments: Collection[int] | None = None, has_values: bool = True
+    archive: Archive,
+    client: blocking.Client,
+    cache: str,
+    as_of: int,
+    *,
+    segments: Collection[int] | None = None,
+    has_values: bool = True,
+    told: Told = untold,
 ) -> Folded:
     """Return the entries as of an id, of all segments or of some.
 
-    Only what the archive has from its beginning on is there: an entry that was written before, and not since, is not.
+    Only what the archive has from its beginning on is there: an entry that was written before, and not since, is not. `told` hears of how
+    many events of its files have been read.
 
     Raises:
         ArchiveRefused: it is another cache's.
@@ -72,7 +80,11 @@ def fold(
     bounds = RowBounds(after=archive.after, upto=min(as_of, archive.upto), segments=None if segments is None else frozenset(chosen))
 
     def pieces() -> Iterator[pa.Table]:
-        for file in archive.pieces(bounds):
+        files, read = archive.pieces(bounds), 0
+        whole = sum(file.rows for file in files)
+        for file in files:
+            told("events read", read, whole)
+            read += file.rows
             for batch in archive.read_file(file, bounds, columns=names):
                 yield pa.Table.from_batches([batch])
         if as_of > archive.upto and chosen:

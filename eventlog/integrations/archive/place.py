@@ -7,7 +7,7 @@ store's own maker go by. What is written there is durable when the store has ans
 import errno
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -44,8 +44,11 @@ class ArchivePlace(Protocol):
         """Have it be there."""
         ...
 
-    def write(self, path: str, table: pa.Table, **options: Any) -> int:
-        """Write a Parquet file that outlives this machine's next moment; return its bytes."""
+    def write(self, path: str, tables: Iterable[pa.Table], *, schema: pa.Schema, **options: Any) -> int:
+        """Write a Parquet file that outlives this machine's next moment, table by table as they come; return its bytes.
+
+        `options` are pyarrow's. Where an error comes in the place of a table nothing of the file stays.
+        """
         ...
 
     def open(self, path: str) -> Any:
@@ -109,14 +112,18 @@ class Folder:
         """See `ArchivePlace`."""
         self.folder.mkdir(parents=True, exist_ok=True)
 
-    def write(self, path: str, table: pa.Table, **options: Any) -> int:
+    def write(self, path: str, tables: Iterable[pa.Table], *, schema: pa.Schema, **options: Any) -> int:
         """See `ArchivePlace`."""
         target = self.folder / path
         target.parent.mkdir(parents=True, exist_ok=True)
-        with _naming(target):
-            pq.write_table(table, target, **options)
-            _sync(target)
-            _sync(target.parent)
+        try:
+            with _naming(target):
+                _write(target, tables, schema, **options)
+                _sync(target)
+                _sync(target.parent)
+        except BaseException:
+            target.unlink(missing_ok=True)
+            raise
         return target.stat().st_size
 
     def open(self, path: str) -> Path:
@@ -143,6 +150,12 @@ class Folder:
         """See `ArchivePlace`. What a file system does not do is its own error."""
         with _naming(self.folder):
             yield
+
+
+def _write(target: Any, tables: Iterable[pa.Table], schema: pa.Schema, *, row_group_size: int | None = None, **options: Any) -> None:
+    with pq.ParquetWriter(target, schema, **options) as writer:
+        for table in tables:
+            writer.write_table(table, row_group_size=row_group_size)
 
 
 @contextmanager
@@ -191,11 +204,17 @@ class ObjectStore:
     def make(self) -> None:
         """See `ArchivePlace`: a prefix is there with what lies below it."""
 
-    def write(self, path: str, table: pa.Table, **options: Any) -> int:
+    def write(self, path: str, tables: Iterable[pa.Table], *, schema: pa.Schema, **options: Any) -> int:
         """See `ArchivePlace`."""
         with self.reached():
-            with self.files.open_output_stream(path) as opened:
-                pq.write_table(table, opened, **options)
+            try:
+                with self.files.open_output_stream(path) as opened:
+                    _write(opened, tables, schema, **options)
+            except OSError:  # the store's own: it would not take a removal either
+                raise
+            except BaseException:
+                self.files.delete_file(path)
+                raise
             return int(self.files.get_file_info(path).size)
 
     def open(self, path: str) -> Any:

@@ -1,6 +1,6 @@
 """An archive read without a node: its history in the order of ids, and whether all of it is as it was written."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -12,13 +12,19 @@ from eventlog import blocking
 from eventlog.errors import ArchiveDamaged, ArchiveRefused, InvalidArgument
 from eventlog.ids import ID_MAX
 from eventlog.integrations.archive.digest import bounds_of, digest_of
-from eventlog.integrations.archive.files import read_part
+from eventlog.integrations.archive.files import FILE_MEMORY, FileMemory, read_batches, read_part, unpacked_bytes
 from eventlog.integrations.archive.place import place_of
 from eventlog.integrations.archive.ranges import RowBounds
 from eventlog.integrations.archive.table import ArchiveTable, File, Round, TableIdentity, identity_of
 from eventlog.integrations.archive.values import VALUE_COLUMNS
 
 BATCH_ROWS: Final = 65_536
+Told = Callable[[str, int, int], None]
+"""Hears how far a piece of work is: of what so many are done, and of how many."""
+
+
+def untold(_what: str, _done: int, _whole: int) -> None:
+    """Nobody hears."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,21 +38,22 @@ class Verified:
     rounds: int
 
 
-def open_archive(path: Path | str) -> "Archive":
-    """Open an archive at a path or at the address of an object store.
+def open_archive(path: Path | str, *, memory: FileMemory = FILE_MEMORY) -> "Archive":
+    """Open an archive at a path or at the address of an object store. `memory` says how much of large files is in memory at a time.
 
     Raises:
         ArchiveRefused: there is none.
         ArchiveUnreachable: the object store does not answer.
     """
-    return Archive(ArchiveTable.open(place_of(path)))
+    return Archive(ArchiveTable.open(place_of(path)), memory=memory)
 
 
 class Archive:
     """A cache's events up to an id, as the table was when it was opened."""
 
-    def __init__(self, table: ArchiveTable) -> None:
+    def __init__(self, table: ArchiveTable, *, memory: FileMemory = FILE_MEMORY) -> None:
         self._table = table
+        self._memory = memory
 
     def __repr__(self) -> str:
         return f"<eventlog.Archive of cache {self.cache!r}: {self.address}, up to id {self.upto}>"
@@ -115,7 +122,7 @@ class Archive:
         batch_rows: int = BATCH_ROWS,
         bounds: RowBounds | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the events of `(after, upto]` in the order of ids; no more than a round of them is in memory.
+        """Yield the events of `(after, upto]` in the order of ids; of large rounds and files a part is in memory, read for itself.
 
         With `bounds` only those within them as well; files and row groups without any are not read.
 
@@ -139,10 +146,14 @@ class Archive:
     def _history(self, bounds: RowBounds, names: list[str], batch_rows: int) -> Iterator[pa.RecordBatch]:
         read = self._schema_of(names, bounds)
         for group in overlapping(self.pieces(bounds), bounds.after, bounds.upto):
-            table = _only(self._read(group, read, bounds), bounds)
-            order = np.argsort(table.column("id").to_numpy(), kind="stable")
-            for start in range(0, len(order), batch_rows):
-                yield from table.take(order[start : start + batch_rows]).select(names).combine_chunks().to_batches()
+            low = bounds.after
+            for high in self._cuts(group, read, bounds):
+                part = replace(bounds, after=low, upto=high)
+                table = self._rows(group, read, part, looked_at=part)
+                order = np.argsort(table.column("id").to_numpy(), kind="stable")
+                for start in range(0, len(order), batch_rows):
+                    yield from table.take(order[start : start + batch_rows]).select(names).combine_chunks().to_batches()
+                low = high
 
     def _schema_of(self, names: Sequence[str], bounds: RowBounds) -> pa.Schema:
         """Return the columns to be read for some, with those by which rows are left out."""
@@ -152,6 +163,35 @@ class Archive:
     def _read(self, files: Sequence[File], schema: pa.Schema, bounds: RowBounds | None = None) -> pa.Table:
         parts = [read_part(self._table.place, file.path, rows=file.rows, schema=schema, bounds=bounds) for file in files]
         return pa.concat_tables(parts).combine_chunks()  # rows are picked from one chunk in a quarter of the time
+
+    def _rows(self, files: Sequence[File], schema: pa.Schema, bounds: RowBounds, *, looked_at: RowBounds | None) -> pa.Table:
+        """Return the rows of files within bounds, in one chunk; of large files no others are in memory. `looked_at`: as for `read_part`."""
+        if _nbytes(files) <= self._memory.whole_bytes:
+            return _only(self._read(files, schema, looked_at), bounds)
+        parts = [schema.empty_table()]
+        for file in files:
+            parts += [_only(rows, bounds) for rows in self._batches(file, schema, looked_at)]
+        return pa.concat_tables(parts).combine_chunks()
+
+    def _batches(self, file: File, schema: pa.Schema, looked_at: RowBounds | None) -> Iterator[pa.Table]:
+        options = {"nbytes": self._memory.read_bytes, "rows_max": BATCH_ROWS}
+        return read_batches(self._table.place, file.path, rows=file.rows, schema=schema, bounds=looked_at, **options)
+
+    def _cuts(self, files: Sequence[File], schema: pa.Schema, bounds: RowBounds, rounds: Sequence[Round] = ()) -> list[int]:
+        """Return the ids up to which rows of files within bounds are read together, a part each, and no round in two parts."""
+        if _nbytes(files) <= self._memory.whole_bytes:
+            return [bounds.upto]
+        unpacked = sum(unpacked_bytes(self._table.place, file.path, schema) for file in files)
+        rows = sum(file.rows for file in files)
+        parts = max(-(-unpacked // self._memory.part_bytes), -(-rows // self._memory.part_rows))
+        if parts < 2:
+            return [bounds.upto]
+        ids = np.sort(self._read(files, pa.schema([self.schema.field("id")])).column("id").to_numpy())
+        ids = ids[(ids > bounds.after) & (ids <= bounds.upto)]
+        found = {int(ids[len(ids) * part // parts]) for part in range(1, parts)} if len(ids) else set()
+        for committed in rounds:
+            found = {committed.upto if committed.after < cut <= committed.upto else cut for cut in found}
+        return [*sorted(cut for cut in found if cut < bounds.upto), bounds.upto]
 
     def cut(self, after: int, max_events: int, *, upto: int = ID_MAX) -> tuple[int, int]:
         """Return the id up to which `max_events` lie behind `after`, at most `upto` or the archive's end, and how many they are.
@@ -176,42 +216,52 @@ class Archive:
         return [file for file in self._table.files() if bounds.may_meet(ids=(file.low, file.high), segments=file.segments)]
 
     def read_file(self, file: File, bounds: RowBounds, *, columns: Sequence[str] = ()) -> Iterator[pa.RecordBatch]:
-        """Yield the events of a file within bounds as they lie in it, in `columns`, by default all. Raises ArchiveDamaged."""
+        """Yield the events of a file within bounds as they lie in it, in `columns`, by default all.
+
+        Raises:
+            ArchiveDamaged: it is not as it was written; what lies before that may have been yielded.
+        """
         names = list(columns) or self.schema.names
-        table = _only(self._read([file], self._schema_of(names, bounds), bounds), bounds)
-        yield from (batch for batch in table.select(names).combine_chunks().to_batches(max_chunksize=BATCH_ROWS) if len(batch))
+        for rows in self._batches(file, self._schema_of(names, bounds), bounds):
+            found = _only(rows, bounds).select(names).combine_chunks()
+            yield from (batch for batch in found.to_batches(max_chunksize=BATCH_ROWS) if len(batch))
 
     def stretches(self, after: int = -1) -> Iterator[tuple[list[Round], pa.Table]]:
         """Yield the events behind an id by segment and id, one stretch of ids after the other, with the rounds that they are.
 
-        A stretch has whole rounds and whole files: one round mostly, more where files have been merged. Of rounds that the table's log
-        has forgotten there is nothing but their events. Files are read as a whole, and events are without the columns of a `value_schema`.
+        A stretch has whole rounds: one mostly, more where files have been merged. Of rounds that the table's log has forgotten there is
+        nothing but their events. Files are read as a whole, large ones once for each stretch of theirs, and events are without the columns
+        of a `value_schema`.
 
         Raises:
             ArchiveDamaged: a file is not as it was written.
         """
         rounds = sorted(self._table.rounds(), key=lambda found: found.upto)
         for files, own in _spans(self._table.files(), rounds, after):
-            high = max([file.high for file in files] + [found.upto for found in own])
-            yield own, self._within(files, after, high)
+            low, high = after, max([file.high for file in files] + [found.upto for found in own])
+            for cut in self._cuts(files, self.schema, RowBounds(after=after, upto=high), own):
+                yield [found for found in own if low < found.upto <= cut], self._within(files, low, cut)
+                low = cut
 
     def _within(self, files: Sequence[File], low: int, high: int) -> pa.Table:
         """Return the events of files in `(low, high]`, by segment and id."""
-        table = self._read(files, self.schema) if files else self.schema.empty_table()
-        ids = table.column("id").to_numpy()
-        order = np.lexsort((ids, table.column("segment").to_numpy()))
+        bounds = RowBounds(after=low, upto=high)
+        table = self._rows(files, self.schema, bounds, looked_at=None) if files else self.schema.empty_table()
         events = table.select([name for name in table.schema.names if name not in VALUE_COLUMNS])
-        return events.take(order[(ids[order] > low) & (ids[order] <= high)])
+        return events.take(np.lexsort((table.column("id").to_numpy(), table.column("segment").to_numpy())))
 
-    def verify(self) -> Verified:
+    def verify(self, *, told: Told = untold) -> Verified:
         """Read all of it, and prove that it is what was written: no offset missing in any segment, ids rising, digests as committed.
+
+        `told` hears of how many events it has looked through.
 
         Raises:
             ArchiveDamaged: naming the file, the round or the segment.
         """
         following: dict[int, int] = {}
         events = rounds = 0
-        last = self.after
+        last, whole = self.after, sum(file.rows for file in self._table.files())
+        told("events verified", 0, whole)
         for own, table in self.stretches():
             events += len(table)
             rounds += len(own)
@@ -219,6 +269,7 @@ class Archive:
                 self._check_round(committed, table)
             self._check_offsets(table, following)
             last = max(last, int(table.column("id").to_numpy().max(initial=last)))
+            told("events verified", events, whole)
         if last != self.upto:
             raise ArchiveDamaged(file=self.address, why=f"its last event has id {last}, and it is to have everything up to {self.upto}")
         return Verified(after=self.after, upto=self.upto, events=events, files=len(self._table.files()), rounds=rounds)
@@ -248,6 +299,10 @@ def _only(table: pa.Table, bounds: RowBounds) -> pa.Table:
     if bounds.segments is not None:
         wanted &= np.isin(table.column("segment").to_numpy(), list(bounds.segments))
     return table if wanted.all() else table.filter(pa.array(wanted))
+
+
+def _nbytes(files: Sequence[File]) -> int:
+    return sum(file.nbytes for file in files)
 
 
 def _spans(files: Sequence[File], rounds: Sequence[Round], after: int) -> Iterator[tuple[list[File], list[Round]]]:

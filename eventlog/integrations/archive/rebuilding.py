@@ -16,7 +16,7 @@ from eventlog.integrations.archive.columns import state_batch, times_of
 from eventlog.integrations.archive.entries_table import write_entries
 from eventlog.integrations.archive.folding import check_final, fold, late_segment
 from eventlog.integrations.archive.place import place_of
-from eventlog.integrations.archive.reading import Archive
+from eventlog.integrations.archive.reading import Archive, Told, untold
 from eventlog.integrations.archive.table import identity_of
 from eventlog.limits import STAGE_KEEP_MS_MAX
 
@@ -51,6 +51,7 @@ def rebuild(
     to: str | Path | None = None,
     as_of: int | None = None,
     verify: bool = False,
+    told: Told = untold,
 ) -> Rebuilt:
     """Make a cache `into` with the entries that a cache had at an id, by default now, or a Delta table at a place `to`.
 
@@ -58,7 +59,8 @@ def rebuild(
     An entry that was written before the archive's beginning, and not since, is not in it: `is_whole` says whether there can be any.
     The cache has the formats and the schema of the other one, and the events that make its entries have their old versions as a header,
     `VERSION_HEADER`; lifespans are not in an archive. The table has columns `segment`, `key`, `value`, `version` and `time`.
-    With `verify` the entries are compared with the cache's, in those that have not changed since.
+    With `verify` the entries are compared with the cache's, in those that have not changed since. `told` hears of events that are read, and
+    of entries that are written and compared.
 
     Raises:
         CacheExists: `into` has entries that are not of an earlier try.
@@ -75,14 +77,15 @@ def rebuild(
     if as_of is not None:
         check_final(client, cache, as_of)
     at = source.log_ends().last_id if as_of is None else as_of
-    folded = fold(archive, client, cache, at)
+    folded = fold(archive, client, cache, at, told=told)
     if into is not None:
-        _write(client, source, folded.table, into=into, name=f"rebuild/{cache}/{at}")
+        _write(client, source, folded.table, into=into, name=f"rebuild/{cache}/{at}", told=told)
     elif to is not None:
         write_entries(place_of(to), _shown(folded.table), of=identity_of(client, cache), as_of=at)
     compared = differences = 0
     if verify:
         for rows, kept in _beside(source, folded.table, ["id", "key", "value"], upto=at):
+            told("entries compared", compared, len(folded.table))
             compared, differences = compared + len(rows), differences + len(rows) - kept
     return Rebuilt(
         after=archive.after,
@@ -95,7 +98,7 @@ def rebuild(
     )
 
 
-def _write(client: blocking.Client, source: blocking.Cache, state: pa.Table, *, into: str, name: str) -> None:
+def _write(client: blocking.Client, source: blocking.Cache, state: pa.Table, *, into: str, name: str, told: Told) -> None:
     """Write entries into a cache that has none but some of these, as one transaction of those that it lacks."""
     info = source.info()
     target = client.create_cache(into, format=info.format, key_format=info.key_format, schema=info.schema or None, if_exists="use")
@@ -107,6 +110,7 @@ def _write(client: blocking.Client, source: blocking.Cache, state: pa.Table, *, 
     lacking = state.filter(pc.invert(pc.is_in(state.column("key"), pa.concat_tables(there).column("key").combine_chunks())))
     stage = target.stage(keep_ms=STAGE_KEEP_MS_MAX)
     for low in range(0, len(lacking), _ROWS):
+        told("entries written", low, len(lacking))
         rows = lacking.slice(low, _ROWS)
         stage.put_arrow(rows.select(["key", "value"]).append_column("headers", _versions(rows)), headers="headers")
     target.publish(name, 0, [stage.staged()])

@@ -103,7 +103,7 @@ class RollupTable:
             ArchiveUnreachable: nobody knows whether it was done; the table says so when it is opened again.
         """
         name = f"{upto:019}-{uuid.uuid4().hex}.parquet"  # by chance: what a run that was killed has written is in no commit
-        nbytes = self.place.write(name, rows, compression="zstd", write_page_checksum=True)
+        nbytes = self.place.write(name, [rows], schema=rows.schema, compression="zstd", write_page_checksum=True)
         ends = pc.min_max(rows.column(WINDOW))
         lows, highs = ({WINDOW: _moment(ends[end].value)} for end in ("min", "max"))
         stats = {"numRecords": len(rows), "minValues": lows, "maxValues": highs, "nullCount": {WINDOW: 0}}

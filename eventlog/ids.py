@@ -9,6 +9,7 @@ stored as its base and its length.
 
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from typing import Any
 
 from eventlog.clock import Clock
 from eventlog.errors import ClockAhead, ClockSkew, InvalidArgument, MetadataUnavailable
@@ -59,6 +60,16 @@ def id_before(time_ms: int) -> int:
 def last_of_run(base: int, n: int) -> int:
     """Return the last of the `n` >= 1 ids that begin with `base`."""
     return base + (n - 1) * ID_STEP
+
+
+def id_fields(**ids: int | None) -> dict[str, Any]:
+    """Return each number under its name and, as a string, under `<name>_str`: readers with 53-bit numbers would round it."""
+    fields: dict[str, Any] = {}
+    for name, number in ids.items():
+        fields[name] = number
+        if number is not None:
+            fields[f"{name}_str"] = str(number)
+    return fields
 
 
 def _check(what: str, found: int, *, low: int, high: int) -> None:

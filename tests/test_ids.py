@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eventlog.errors import InvalidArgument
-from eventlog.ids import EPOCH_MS, ID_MAX, ID_STEP, TIME_MS_MAX, decode_id, id_before, last_of_run, make_id, time_of
+from eventlog.ids import EPOCH_MS, ID_MAX, ID_STEP, TIME_MS_MAX, decode_id, id_before, id_fields, last_of_run, make_id, time_of
 
 GOLDEN = json.loads((Path(__file__).parent / "golden" / "ids.json").read_text())
 
@@ -82,3 +82,7 @@ def test_parts_that_do_not_fit_are_refused(time_ms, sequence, node):
 def test_what_is_no_id_is_not_decoded(event_id):
     with pytest.raises(InvalidArgument):
         decode_id(event_id)
+
+
+def test_every_id_stands_again_as_text() -> None:
+    assert id_fields(id=1 << 60, version=None) == {"id": 1 << 60, "id_str": str(1 << 60), "version": None}

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from eventlog.errors import Unavailable
+from eventlog.ids import id_fields
 from eventlog_cli.admin_cluster import COMMANDS, verify_copies
 from eventlog_cli.cache import RETAINED, as_row
 from eventlog_cli.conventions import common_options, open_operator_client, settings
 from eventlog_cli.lazy import SynonymGroup
-from eventlog_cli.output import ProgressLine, id_fields, print_row, print_text, rounds, show, show_error, table
+from eventlog_cli.output import ProgressLine, print_row, print_text, rounds, show, show_error, table
 from eventlog_cli.parameters import COUNT, DURATION, SIZE, format_duration, format_size
 
 if TYPE_CHECKING:

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from eventlog.errors import TimedOut, Unavailable
+from eventlog.ids import id_fields
 from eventlog.limits import REPLICAS_MAX
 from eventlog_cli.conventions import common_options, open_operator_client, settings
 from eventlog_cli.lazy import SynonymGroup
-from eventlog_cli.output import ProgressLine, id_fields, note, print_row, print_text, table
+from eventlog_cli.output import ProgressLine, note, print_row, print_text, table
 from eventlog_cli.parameters import DURATION, SEGMENTS, SIZE, Whole, format_size
 
 if TYPE_CHECKING:

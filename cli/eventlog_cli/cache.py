@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from eventlog.ids import IdTimes, decode_id
+from eventlog.ids import IdTimes, decode_id, id_fields
 from eventlog_cli.conventions import common_options, load_archives, open_client, open_small_client, settings
 from eventlog_cli.lazy import SynonymGroup
-from eventlog_cli.output import id_fields, print_row, print_text, table
+from eventlog_cli.output import print_row, print_text, table
 from eventlog_cli.parameters import COUNT, DURATION, SIZE, format_duration, format_size
 
 if TYPE_CHECKING:

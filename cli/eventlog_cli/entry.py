@@ -10,9 +10,10 @@ import orjson
 
 from eventlog.batch.json_lines import readable
 from eventlog.errors import BadValue, TooLarge
+from eventlog.ids import id_fields
 from eventlog.limits import VALUE_BYTES_CAP
 from eventlog_cli.conventions import common_options, open_client, open_small_client, settings
-from eventlog_cli.output import id_fields, note, print_row, print_text, stdin, stdout
+from eventlog_cli.output import note, print_row, print_text, stdin, stdout
 from eventlog_cli.parameters import AT, HEADER, PARAM, POSITIVE, SEGMENTS, SEPARATOR, SPAN, VERSION, distinct
 from eventlog_cli.render import json_of_cache
 

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from eventlog.ids import id_fields
 from eventlog_cli.conventions import common_options, open_client, settings
 from eventlog_cli.lazy import SynonymGroup
-from eventlog_cli.output import id_fields, note, print_row, print_text, table
+from eventlog_cli.output import note, print_row, print_text, table
 from eventlog_cli.parameters import (
     ID,
     PARAM,

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from eventlog.errors import BadRow, EventLogError
+from eventlog.ids import id_fields
 from eventlog.limits import VALUE_BYTES_MAX
 from eventlog_cli.conventions import EndingInOrder, common_options, open_client, settings
 from eventlog_cli.loading.loader import CacheTarget, Loader, StageTarget, Summary
 from eventlog_cli.loading.rows import FormatReader, Rejection, RowShape
 from eventlog_cli.loading.source import FORMATS, OpenedInput, format_of, open_source, reader_of
-from eventlog_cli.output import ProgressLine, id_fields, note, note_interrupt, print_row, print_text
+from eventlog_cli.output import ProgressLine, note, note_interrupt, print_row, print_text
 from eventlog_cli.parameters import COUNT, SEPARATOR, SIZE, Whole, format_seconds
 
 if TYPE_CHECKING:

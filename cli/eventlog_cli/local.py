@@ -9,11 +9,11 @@ import click
 from click.shell_completion import get_completion_class
 
 from eventlog.errors import InvalidArgument
-from eventlog.ids import IdTimes, decode_id, id_before
+from eventlog.ids import IdTimes, decode_id, id_before, id_fields
 from eventlog.routing.addresses import parse_address
 from eventlog_cli.conventions import SERVER_VARIABLE, Contexts, common_options, read_contexts, settings, write_contexts
 from eventlog_cli.lazy import SynonymGroup
-from eventlog_cli.output import id_fields, note, print_row, print_text, table
+from eventlog_cli.output import note, print_row, print_text, table
 from eventlog_cli.parameters import ID, MOMENT
 
 

@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING, Any, Protocol
 import click
 
 from eventlog.errors import MirrorNotFound
+from eventlog.ids import id_fields
 from eventlog_cli.conventions import common_options, open_client, settings
 from eventlog_cli.lazy import SynonymGroup
-from eventlog_cli.output import id_fields, note, print_row, print_text, table
+from eventlog_cli.output import note, print_row, print_text, table
 from eventlog_cli.parameters import ID, PARAM, POSITIVE, SIZE, SPAN, Parsed, format_seconds, parse_id
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from eventlog.client.mirrors import AddedMirror, MirrorDifference, MirrorInfo, MirrorStatus, MirrorVerification, ShardInfo
+    from eventlog.client.mirrors import AddedMirror, MirrorInfo, MirrorStatus, MirrorVerification, ShardInfo
 
 
 class ListedMirrors(Protocol):
@@ -231,22 +232,11 @@ def verify(mirror: str, *, from_id: int, until_id: int) -> None:
     with open_client() as client:
         found = client.mirrors.verify(mirror, from_id=from_id, until_id=until_id)
     if settings().is_json:
-        print_row(verification_row(found))
+        print_row(found.plain())
     else:
         tell_verification(found)
     if not found.is_alike:
         raise click.exceptions.Exit(1)
-
-
-def verification_row(found: "MirrorVerification") -> dict[str, Any]:
-    """Return a comparison of topic and log as JSON has it."""
-    return {
-        "events": found.events,
-        "records": found.records,
-        "differences": len(found.differences) + found.foreign,
-        "first_difference": next(map(_difference, found.differences), None),
-        "foreign": found.foreign,
-    }
 
 
 def tell_verification(found: "MirrorVerification") -> None:
@@ -256,10 +246,6 @@ def tell_verification(found: "MirrorVerification") -> None:
     rows = [(one.segment, one.offset, one.id, one.in_log, one.in_topic) for one in found.differences[:DIFFERENCES_SHOWN]]
     if rows:
         print_text(table(heads, rows))
-
-
-def _difference(one: "MirrorDifference") -> dict[str, Any]:
-    return {"segment": one.segment, "offset": one.offset, **id_fields(id=one.id), "in_log": one.in_log, "in_topic": one.in_topic}
 
 
 @command.command("pause")

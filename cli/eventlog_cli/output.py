@@ -71,16 +71,6 @@ def note_interrupt(text: str) -> None:
     note(f"\n{text}" if sys.stderr.isatty() else text)
 
 
-def id_fields(**ids: int | None) -> dict[str, Any]:
-    """Return each number under its name and, as a string, under `<name>_str`: readers with 53-bit numbers would round it."""
-    fields: dict[str, Any] = {}
-    for name, number in ids.items():
-        fields[name] = number
-        if number is not None:
-            fields[f"{name}_str"] = str(number)
-    return fields
-
-
 def table(heads: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     """Return aligned columns under `heads`; numbers stand to the right."""
     cells = [[_cell(value) for value in row] for row in rows]

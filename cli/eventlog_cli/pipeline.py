@@ -6,24 +6,23 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from eventlog.errors import CacheNotFound, Unavailable
+from eventlog.integrations.pipeline_rows import Took, archive_row, audit_row, compact_row, hour_text, rebuild_row, rollup_row
 from eventlog_cli.conventions import EndingInOrder, common_options, load_archives, load_pipelines, load_rollups, open_client, settings
 from eventlog_cli.lazy import SynonymGroup
-from eventlog_cli.mirror import tell_verification, verification_row
-from eventlog_cli.output import ProgressLine, id_fields, note, print_row, print_text, stdout, table
+from eventlog_cli.mirror import tell_verification
+from eventlog_cli.output import ProgressLine, note, print_row, print_text, stdout, table
 from eventlog_cli.parameters import AT, ID, POSITIVE, SIZE, SPAN
 
 if TYPE_CHECKING:
     from eventlog.blocking import Client
     from eventlog.client.mirrors import MirrorVerification
-    from eventlog.integrations.archive.auditing import Audit, FirstDifference, HourDifference
+    from eventlog.integrations.archive.auditing import Audit
     from eventlog.integrations.archive.rounds import Written
     from eventlog.integrations.archive.table import Round
     from eventlog.integrations.rollup import RolledUp
@@ -88,7 +87,7 @@ def archive(
         if spark is not None:
             options["run"] = load_pipelines().archiving(spark, cache_name, servers=settings().addresses, to=path)
         while True:
-            took = _Took()
+            took = Took()
             try:
                 with EndingInOrder(), ProgressLine("archiving", noun="events") as line:
                     told = _Rounds(line, end=client.cache(cache_name).log_ends().last_id)
@@ -168,26 +167,9 @@ class _Rounds:
         self._line.update(self._events, part=(done.upto - self._begin) / max(self._end - self._begin, 1))
 
 
-class _Took:
-    """What a run has taken so far: seconds, and those of this process's CPU; tasks elsewhere are not among them."""
-
-    def __init__(self) -> None:
-        self._began, self._used = time.monotonic(), time.process_time()
-
-    @property
-    def seconds(self) -> float:
-        return round(time.monotonic() - self._began, 3)
-
-    @property
-    def row(self) -> dict[str, float]:
-        return {"seconds": self.seconds, "cpu_seconds": round(time.process_time() - self._used, 3)}
-
-
-def _tell(cache: str, path: str, done: "Written", took: _Took) -> None:
+def _tell(cache: str, path: str, done: "Written", took: Took) -> None:
     if settings().is_json:
-        counts = {name: getattr(done, name) for name in ("events", "bytes", "files", "rounds")}
-        ids = id_fields(after=done.after, upto=done.upto)
-        print_row({"pipeline": "archive", "cache": cache} | ids | counts | took.row)
+        print_row(archive_row(cache, done, took))
     elif done.events:
         print_text(f"{done.events} events of {cache} in {done.rounds} rounds, {done.files} files, {done.bytes} bytes, {took.seconds:.1f} s")
         print_text(f"{path} has everything up to id {done.upto}")
@@ -205,7 +187,7 @@ def _tell(cache: str, path: str, done: "Written", took: _Took) -> None:
 @common_options
 def audit(cache_name: str, *, path: str | None, mirror: str | None, until: int | None) -> None:
     """Prove that an archive is as it was written, and has what the nodes have, hour by hour. Exits with 1 where it has not."""
-    archives, took = load_archives(), _Took()
+    archives, took = load_archives(), Took()
     with open_client() as client:
         path = path or _noted(client, cache_name, "--archive")
         if mirror is not None and (mirrored := client.mirrors.describe(mirror).cache) != cache_name:
@@ -219,18 +201,10 @@ def audit(cache_name: str, *, path: str | None, mirror: str | None, until: int |
         click.get_current_context().exit(1)
 
 
-def _tell_audit(cache: str, path: str, found: "Audit", in_topic: "MirrorVerification | None", *, took: _Took) -> None:
+def _tell_audit(cache: str, path: str, found: "Audit", in_topic: "MirrorVerification | None", *, took: Took) -> None:
     verified, first = found.verified, found.first
     if settings().is_json:
-        ids = id_fields(after=found.after, upto=found.upto)
-        counts = {"events": found.events, "events_verified": verified.events, "files": verified.files, "rounds": verified.rounds}
-        unlike = {
-            "differing": found.differing,
-            "differences": [_of_hour(one) for one in found.differences],
-            "first_difference": None if first is None else _of_hour(first) | id_fields(id=first.id),
-            "mirror": None if in_topic is None else verification_row(in_topic),
-        }
-        print_row({"pipeline": "audit", "cache": cache} | ids | counts | unlike | took.row)
+        print_row(audit_row(cache, found, in_topic, took))
         return
     print_text(f"{path}: {verified.events} events in {verified.files} files are as they were written, up to id {verified.upto}")
     print_text(
@@ -240,19 +214,10 @@ def _tell_audit(cache: str, path: str, found: "Audit", in_topic: "MirrorVerifica
     if first is not None:
         what = f"in {', '.join(first.columns)}" if first.columns else f"and is in the {'log' if first.in_log else 'archive'} alone"
         print_text(f"the first that differs is event {first.id} of segment {first.segment}, {what}")
-        rows = [(_hour(one.hour_ms), one.segment, one.in_log, one.in_archive) for one in found.differences[:DIFFERENCES_SHOWN]]
+        rows = [(hour_text(one.hour_ms), one.segment, one.in_log, one.in_archive) for one in found.differences[:DIFFERENCES_SHOWN]]
         print_text(table(["hour", "segment", "in log", "in archive"], rows))
     if in_topic is not None:
         tell_verification(in_topic)
-
-
-def _of_hour(one: "HourDifference | FirstDifference") -> dict[str, Any]:
-    found = asdict(one)
-    return {"segment": found.pop("segment"), "hour": _hour(found.pop("hour_ms"))} | found
-
-
-def _hour(time_ms: int) -> str:
-    return datetime.fromtimestamp(time_ms / 1000, UTC).strftime("%Y-%m-%dT%H:00Z")
 
 
 @command.command("compact")
@@ -267,11 +232,11 @@ def compact(path: str, *, older_than_ms: int, target_bytes: int, vacuum_ms: int 
         raise click.BadParameter(
             "give 24h or more: a round that is being written has files that no commit names yet", param_hint="'--vacuum'"
         )
-    took = _Took()
+    took = Took()
     vacuum_hours = None if vacuum_ms is None else -(-vacuum_ms // 3_600_000)
     done = load_archives().compact(path, older_than_ms=older_than_ms, target_bytes=target_bytes, vacuum_hours=vacuum_hours)
     if settings().is_json:
-        print_row({"pipeline": "compact", "path": path, **asdict(done)} | took.row)
+        print_row(compact_row(path, done, took))
         return
     print_text(
         f"{done.files_before} files of {done.events} events became {done.files_after}; {done.bytes_before} bytes became {done.bytes_after}"
@@ -296,15 +261,12 @@ def rebuild(cache_name: str, *, path: str | None, into: str | None, to: str | No
     """Make a cache or a table with the entries that CACHE had at an id or a time, from its archive and what the nodes keep behind it."""
     if (into is None) == (to is None):
         raise click.UsageError("give --into CACHE or --to PATH, one of them")
-    archives, took = load_archives(), _Took()
+    archives, took = load_archives(), Took()
     with open_client() as client:
         path = path or _noted(client, cache_name, "--archive")
         done = archives.rebuild(archives.open(path), client, cache_name, into=into, to=to, as_of=as_of, verify=verify)
     if settings().is_json:
-        counts = {name: getattr(done, name) for name in ("events", "entries", "is_whole", "compared", "differences")}
-        ids = id_fields(after=done.after, as_of=done.as_of)
-        made = {"into": into} if into is not None else {"to": to}
-        print_row({"pipeline": "rebuild", "cache": cache_name} | made | ids | counts | took.row)
+        print_row(rebuild_row(cache_name, done, took, into=into, to=to))
     else:
         print_text(f"{into or to} has the {done.entries} entries that {cache_name} had at id {done.as_of}, from {done.events} events")
         if verify:
@@ -345,7 +307,7 @@ def rollup(source: str, *, path: str, into: str | None, master: str | None, conf
 
     With --master tasks of Spark count, and come to the same table; all its hosts reach the nodes, or the archive, by the same addresses.
     """
-    rollups, took = load_rollups(), _Took()
+    rollups, took = load_rollups(), Took()
     with EndingInOrder(), ExitStack() as stack:
         client = stack.enter_context(open_client()) if into is not None or "/" not in source else None
         if (spark := stack.enter_context(_spark_at(master, conf))) is not None:
@@ -364,10 +326,9 @@ def _tell_windows(done: "RolledUp") -> None:
         note(f"{done.windows} windows, {done.rows} rows up to id {done.upto}")
 
 
-def _tell_rollup(path: str, into: str | None, done: "RolledUp", took: _Took) -> None:
+def _tell_rollup(path: str, into: str | None, done: "RolledUp", took: Took) -> None:
     if settings().is_json:
-        counts = {name: getattr(done, name) for name in ("events", "windows", "rows", "rounds", "entries")}
-        print_row({"pipeline": "rollup", "cache": done.cache} | id_fields(after=done.after, upto=done.upto) | counts | took.row)
+        print_row(rollup_row(done, took))
         return
     if done.rounds:
         print_text(f"{done.events} events of {done.cache} came to {done.rows} rows in {done.windows} windows")
@@ -405,11 +366,10 @@ def load(files: Sequence[str], *, master: str, conf: Sequence[str], **options: A
     Needs PySpark; eventlog load needs none, and reads standard input as well.
     """
     options |= {"format": options["format"] or "", "rate": options["rate"] or 0}
-    took = _Took()
     with EndingInOrder(), _spark_at(master, conf) as spark:
         done = load_pipelines().load(spark, files, servers=",".join(settings().addresses), told=_tell_file, **options)
     if settings().is_json:
-        print_row(done | took.row)
+        print_row(done)
         return
     before = f"; {done['files_before']} had been written before" if done["files_before"] else ""
     print_text(f"{done['rows']} rows of {done['files']} files are written into {done['cache']}{before}")

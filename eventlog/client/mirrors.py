@@ -9,6 +9,7 @@ from eventlog.client.reading.filtering import Parameters, filter_of
 from eventlog.client.reading.wanted import token_text
 from eventlog.client.values import Shown, checked_flag, checked_id, checked_text, checked_whole
 from eventlog.errors import InvalidArgument
+from eventlog.ids import id_fields
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message
 
@@ -104,6 +105,10 @@ class MirrorDifference:
     in_log: int
     in_topic: int
 
+    def plain(self) -> dict[str, Any]:
+        """Return it as JSON has it."""
+        return {"segment": self.segment, "offset": self.offset, **id_fields(id=self.id), "in_log": self.in_log, "in_topic": self.in_topic}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MirrorVerification:
@@ -118,6 +123,16 @@ class MirrorVerification:
     def is_alike(self) -> bool:
         """Whether each event is in the topic once, and nothing else is."""
         return not (self.differences or self.foreign or self.events != self.records)
+
+    def plain(self) -> dict[str, Any]:
+        """Return it as JSON has it."""
+        return {
+            "events": self.events,
+            "records": self.records,
+            "differences": len(self.differences) + self.foreign,
+            "first_difference": self.differences[0].plain() if self.differences else None,
+            "foreign": self.foreign,
+        }
 
 
 class MirrorAdmin(Shown):

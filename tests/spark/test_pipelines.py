@@ -4,9 +4,11 @@ import json
 import subprocess
 import sys
 import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow.compute as pc
 import pytest
 from deltalake import DeltaTable
 from pyspark.sql.functions import hll_sketch_agg, hll_union_agg
@@ -16,9 +18,11 @@ from eventlog.errors import InvalidArgument
 from eventlog.ids import time_of
 from eventlog.integrations import archive as archives
 from eventlog.integrations import rollup as rollups
+from eventlog.integrations.archive.digest import digest_of
+from eventlog.integrations.archive.files import write_parts
 from eventlog.integrations.archive.place import place_of
 from eventlog.integrations.archive.ranges import Range
-from eventlog.integrations.archive.rounds import write_range
+from eventlog.integrations.archive.rounds import Made, read_range, write_range
 from eventlog.integrations.rollup.sketches import STANDARD_ERROR
 from eventlog.integrations.spark import pipelines
 from tests.process.nodes import NodeProcess
@@ -251,6 +255,75 @@ def test_the_command_has_tasks_of_a_spark_count(node: NodeProcess, archived: tup
     assert '"Event":"SparkListenerTaskEnd"' in "".join(file.read_text() for file in log.iterdir()), "tasks counted"
     refused = subprocess.run([*words, "--to", str(tmp_path / "none"), "--conf", "a=b"], capture_output=True, check=False, text=True)
     assert (refused.returncode, "name it with --master" in refused.stderr) == (2, True)
+
+
+def test_a_function_returns_what_its_command_prints(spark: Any, node: NodeProcess, client: blocking.Client, tmp_path: Path) -> None:
+    cache = client.create_cache("both-ways")
+    for number in range(3):
+        cache.put_many([(f"k{key}", {"n": number}) for key in range(100)])
+    here, ours = tmp_path / "here", tmp_path / "ours"
+    servers = {"servers": node.address}
+
+    def alike(done: dict[str, Any], *words: str, but: tuple[str, ...] = (), code: int = 0) -> dict[str, Any]:
+        ended = node.command("pipeline", *words, "--json", ok=not code)
+        assert ended.returncode == code, ended.stderr
+        told = json.loads(ended.stdout)
+        assert done["seconds"] > 0 < done["cpu_seconds"]
+        assert list(told) == list(done)
+        vary = {"seconds", "cpu_seconds", *but}
+        assert {name: found for name, found in told.items() if name not in vary} == {
+            name: found for name, found in done.items() if name not in vary
+        }
+        return done
+
+    done = pipelines.archive(spark, "both-ways", to=ours, round_events=100, **servers)
+    alike(done, "archive", "both-ways", "--to", str(here), "--round-events", "100", but=("bytes",))
+    assert (done["upto_str"], done["after_str"]) == (str(done["upto"]), str(done["after"]))
+    done = alike(pipelines.audit(spark, "both-ways", archive=ours, **servers), "audit", "both-ways", "--archive", str(here))
+    assert (done["events"], done["differences"], done["upto_str"]) == (300, [], str(done["upto"]))
+    windows = {"window_ms": 1, "measures": "count", "after": 0}
+    done = pipelines.rollup(spark, ours, to=tmp_path / "ours-rolled", **windows)
+    words = ("rollup", str(here), "--window", "1ms", "--measures", "count", "--after", "0", "--to", str(tmp_path / "here-rolled"))
+    assert alike(done, *words)["after_str"] == "0"
+    done = pipelines.compact(spark, ours, older_than_ms=1)
+    alike(done, "compact", str(here), "--older-than", "1ms", but=("path", "bytes_before", "bytes_after"))
+    archived = archives.open(ours)
+    assert (done["cache"], done["after"], done["upto"]) == ("both-ways", archived.after, archived.upto)
+    assert (done["after_str"], done["upto_str"], done["files_after"]) == (str(archived.after), str(archived.upto), 1)
+    at = list(cache.events())[150].id
+    done = pipelines.rebuild(spark, "both-ways", archive=ours, to=tmp_path / "ours-made", as_of=at, verify=True, **servers)
+    words = ("rebuild", "both-ways", "--archive", str(here), "--to", str(tmp_path / "here-made"), "--as-of", str(at), "--verify")
+    assert alike(done, *words, but=("to",))["as_of_str"] == str(at)
+    done = pipelines.rebuild(spark, "both-ways", archive=ours, into="ours-made", **servers)
+    alike(done, "rebuild", "both-ways", "--archive", str(here), "--into", "here-made", but=("into", "as_of", "as_of_str"))
+
+
+def test_a_function_tells_the_first_difference_as_its_command_does(
+    spark: Any, node: NodeProcess, client: blocking.Client, tmp_path: Path
+) -> None:
+    cache = client.create_cache("differs")
+    cache.put_many([(f"k{key}", {"n": key}) for key in range(50)])
+
+    def lying(ranges: Sequence[Range], _values: str) -> Iterator[Made]:
+        for wanted in ranges:
+            rows = read_range(cache, wanted)
+            rows = rows.set_column(rows.schema.get_field_index("epoch"), "epoch", pc.add(rows.column("epoch"), 1))
+            made = tuple(write_parts(place_of(tmp_path / "a"), rows, name="x"))
+            yield Made(parts=made, events=len(rows), digest=digest_of(rows), ends={})
+
+    archives.archive(client, "differs", tmp_path / "a", run=lying)
+    done = pipelines.audit(spark, "differs", archive=tmp_path / "a", servers=node.address)
+    told = json.loads(node.command("pipeline", "audit", "differs", "--archive", str(tmp_path / "a"), "--json", ok=False).stdout)
+    assert (done["differing"] > 0, done["first_difference"]["columns"]) == (True, ["epoch"])
+    assert {name: found for name, found in told.items() if not name.endswith("seconds")} == {
+        name: found for name, found in done.items() if not name.endswith("seconds")
+    }
+    with pytest.raises(InvalidArgument, match="no archive is noted with cache 'differs'"):
+        pipelines.audit(spark, "differs", servers=node.address)
+    with pytest.raises(InvalidArgument, match="'' is not an address"):
+        pipelines.audit(spark, "differs", servers="")
+    client.alter_cache("differs", archive=tmp_path / "a")
+    assert pipelines.audit(spark, "differs", servers=node.address)["differing"] == done["differing"]
 
 
 def test_sketches_of_keys_are_those_that_spark_makes_and_adds_up(spark: Any, node: NodeProcess, tmp_path: Path) -> None:

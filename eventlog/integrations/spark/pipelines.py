@@ -1,9 +1,12 @@
-"""Pipelines that run on Spark: events go through its tasks, and the driver sees lists of files, what tasks have counted, or laid ready."""
+"""Pipelines as functions, each of which returns what its command prints with `--json`.
+
+Of `archive`, `rollup` and `load` events go through tasks of Spark, and the driver sees lists of files, what tasks have counted, or laid
+ready. What `audit`, `compact` and `rebuild` do is done in this process; they take a session all the same, so that all are called alike.
+"""
 
 import json
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
 from itertools import groupby
 from pathlib import Path
 from subprocess import Popen
@@ -15,11 +18,18 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from eventlog.blocking import Client
 from eventlog.errors import BadValue, InvalidArgument, TooLarge
+from eventlog.integrations.archive.auditing import audit as audit_here
+from eventlog.integrations.archive.merging import compact as compact_here
+from eventlog.integrations.archive.noting import noted
 from eventlog.integrations.archive.place import ArchivePlace, place_of
 from eventlog.integrations.archive.ranges import Range
+from eventlog.integrations.archive.reading import Archive, open_archive
+from eventlog.integrations.archive.rebuilding import rebuild as rebuild_here
 from eventlog.integrations.archive.rounds import Made, Run, write_range
 from eventlog.integrations.archive.rounds import archive as archive_here
+from eventlog.integrations.pipeline_rows import Took, archive_row, audit_row, compact_row, load_row, rebuild_row, rollup_row
 from eventlog.integrations.rollup.rolling import Job, count_piece
 from eventlog.integrations.rollup.rolling import Run as Count
 from eventlog.integrations.rollup.rolling import rollup as rollup_here
@@ -110,14 +120,14 @@ def archive(
 
     `servers` are addresses with commas between them, `to` a folder or an object store that the driver and all executors reach by the same
     path or address, `client` and `options` those of `eventlog.connect` and of `eventlog.integrations.archive.archive`, whose errors this
-    has. It runs `once`, as the command does with this option; whoever wants it every few minutes calls it again. Returns what was written.
+    has. It runs `once`, as the command does with this option; whoever wants it every few minutes calls it again.
     """
     if once is not True:
         raise InvalidArgument(why=f"once is {once!r}: this ends at the log's end; call it again, or use eventlog pipeline archive --every")
-    source = SourceOptions(servers=tuple(part.strip() for part in servers.split(",")), cache=cache, client=client or {})
+    source = _source(servers, cache, client)
     run = archiving(spark, cache, servers=source.servers, to=to, client=client)
-    done = archive_here(client_of(source), cache, to, run=run, **options)
-    return {"pipeline": "archive", "cache": cache, **asdict(done)}
+    took, done = Took(), archive_here(client_of(source), cache, to, run=run, **options)
+    return archive_row(cache, done, took)
 
 
 def archiving(spark: SparkSession, cache: str, *, servers: Sequence[str], to: str | Path, client: dict[str, Any] | None = None) -> Run:
@@ -143,12 +153,12 @@ def rollup(
     """Roll a cache up, or an archive, which is a path with a `/`; tasks count, each some segments or windows of a round.
 
     `servers` and `client` are as for `archive`: an archive needs them only to put rows `into` a cache. All executors reach an archive by
-    the same path or address. `options` and errors are those of `eventlog.integrations.rollup.rollup`. Returns what was added.
+    the same path or address. `options` and errors are those of `eventlog.integrations.rollup.rollup`.
     """
     where = SourceOptions(servers=tuple(part.strip() for part in servers.split(",") if part.strip()), cache="", client=client or {})
     run = rolling(spark, source, servers=where.servers, client=client)
-    done = rollup_here(client_of(where) if where.servers else None, source, to, run=run, **options)
-    return {"pipeline": "rollup", **asdict(done)}
+    took, done = Took(), rollup_here(client_of(where) if where.servers else None, source, to, run=run, **options)
+    return rollup_row(done, took)
 
 
 def rolling(spark: SparkSession, source: str | Path, *, servers: Sequence[str] = (), client: dict[str, Any] | None = None) -> Count:
@@ -194,6 +204,7 @@ def load(
         InvalidArgument: there is no such file, it cannot be read, or a row does not fit; nothing of that file is written.
         StageExpired: a file took longer than a day.
     """
+    took = Took()
     if bool(op) != bool(delete_values):
         raise InvalidArgument(why="op and delete_values need each other")
     if piece_bytes < 1:
@@ -221,7 +232,76 @@ def load(
             some = sum(part.events for part in parts) if is_new else 0
             rows, written = rows + some, written + is_new
             told(file, some)
-    return {"pipeline": "load", "cache": into, "rows": rows, "files": written, "files_before": len(chosen) - written}
+    return load_row(into, took, rows=rows, files=written, files_before=len(chosen) - written)
+
+
+def audit(
+    _spark: SparkSession,
+    cache: str,
+    *,
+    servers: str,
+    archive: str | Path | None = None,
+    mirror: str | None = None,
+    until: int | None = None,
+    client: dict[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Verify an archive, by default the noted one, and compare it with what the nodes keep, and that with the topic of a `mirror`.
+
+    `servers` and `client` are as for `archive`; up to the id `until` where one is given. Whether something differs, the result says.
+    Errors are those of `eventlog.integrations.archive.audit`.
+
+    Raises:
+        InvalidArgument: no archive is noted with the cache, or the mirror is another cache's.
+    """
+    took, connected = Took(), client_of(_source(servers, cache, client))
+    if mirror is not None and (mirrored := connected.mirrors.describe(mirror).cache) != cache:
+        raise InvalidArgument(why=f"{mirror} is a mirror of {mirrored}")
+    found = audit_here(connected, cache, _opened(connected, cache, archive), until=until)
+    in_topic = None
+    if mirror is not None and found.after < found.upto:
+        in_topic = connected.mirrors.verify(mirror, from_id=found.after, until_id=found.upto)
+    return audit_row(cache, found, in_topic, took)
+
+
+def compact(_spark: SparkSession, path: str | Path, **options: Any) -> dict[str, Any]:
+    """Merge the small files of an archive; `options` and errors are those of `eventlog.integrations.archive.compact`."""
+    took, done = Took(), compact_here(path, **options)
+    return compact_row(path, done, took)
+
+
+def rebuild(
+    _spark: SparkSession,
+    cache: str,
+    *,
+    servers: str,
+    archive: str | Path | None = None,
+    into: str | None = None,
+    to: str | Path | None = None,
+    client: dict[str, Any] | None = None,
+    **options: Any,
+) -> dict[str, Any]:
+    """Make a cache `into`, or a Delta table at `to`, with the entries that a cache had, from an archive, by default the noted one.
+
+    `servers` and `client` are as for `archive`, `options` and errors those of `eventlog.integrations.archive.rebuild`.
+
+    Raises:
+        InvalidArgument: no archive is noted with the cache.
+    """
+    took, connected = Took(), client_of(_source(servers, cache, client))
+    done = rebuild_here(_opened(connected, cache, archive), connected, cache, into=into, to=to, **options)
+    return rebuild_row(cache, done, took, into=into, to=to)
+
+
+def _source(servers: str, cache: str, client: dict[str, Any] | None) -> SourceOptions:
+    """Return where a cache is; `servers` are addresses with commas between them."""
+    return SourceOptions(servers=tuple(part.strip() for part in servers.split(",")), cache=cache, client=client or {})
+
+
+def _opened(client: Client, cache: str, archive: str | Path | None) -> Archive:
+    found = noted(client, cache) if archive is None else open_archive(archive)
+    if found is None:
+        raise InvalidArgument(why=f"no archive is noted with cache {cache!r}: say which one, as archive")
+    return found
 
 
 def _loaded_together(files: Sequence[LoadFile], *, piece_bytes: int, one_by_one: bool) -> Iterator[list[FilePiece]]:

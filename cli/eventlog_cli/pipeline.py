@@ -4,10 +4,11 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
 
 import click
 
@@ -89,9 +90,9 @@ def archive(
         while True:
             took = Took()
             try:
-                with EndingInOrder(), ProgressLine("archiving", noun="events") as line:
-                    told = _Rounds(line, end=client.cache(cache_name).log_ends().last_id)
-                    done = archives.archive(client, cache_name, path, told=told.tell, **options)
+                with EndingInOrder(), _Bar("archiving") as bar:
+                    told = _telling_rounds(bar, end=client.cache(cache_name).log_ends().last_id)
+                    done = archives.archive(client, cache_name, path, told=told, **options)
                 _tell(cache_name, path, done, took)
             except KeyboardInterrupt:
                 note(f"ended; what is committed stays: eventlog pipeline archive {cache_name} --to {path}")
@@ -148,23 +149,54 @@ def _noted(client: "Client", cache_name: str, option: str) -> str:
     return found
 
 
-class _Rounds:
-    """What is shown of an archive's rounds: a line each and, on a terminal, a bar of the ids up to `end`."""
+class _Bar:
+    """How far a pipeline is: on a terminal a bar, or a count where nobody knows the whole, and lines of what is done. None with --json."""
 
-    def __init__(self, line: ProgressLine, *, end: int) -> None:
-        self._line = line
-        self._end = end
-        self._begin: int | None = None
-        self._events = 0
+    def __init__(self, doing: str) -> None:
+        self._doing = doing
+        self._what = ""
+        self._line = ProgressLine(doing)
 
-    def tell(self, done: "Round") -> None:
+    def show(self, what: str, done: int, *, part: float | None = None) -> None:
+        """Show that so many of something are done, which is this `part` of the whole."""
         if settings().is_json:
             return
+        if what != self._what:
+            self._line.clear()
+            self._what, self._line = what, ProgressLine(self._doing, noun=what)
+        self._line.update(done, part=part)
+
+    def tell(self, what: str, done: int, whole: int) -> None:
+        """Show that so many of so many are done."""
+        self.show(what, done, part=done / whole if whole else None)
+
+    def note(self, text: str) -> None:
+        """Say on a line of its own what is done."""
+        if not settings().is_json:
+            self._line.clear()
+            note(text)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
         self._line.clear()
-        note(f"{done.events} events up to id {done.upto}")
-        self._begin = done.after if self._begin is None else self._begin
-        self._events += done.events
-        self._line.update(self._events, part=(done.upto - self._begin) / max(self._end - self._begin, 1))
+
+
+def _telling_rounds(bar: _Bar, *, end: int) -> "Callable[[Round], None]":
+    """Return what tells of an archive's rounds: a line each, and how far they are of the ids up to `end`."""
+    begin: int | None = None
+    events = 0
+
+    def tell(done: "Round") -> None:
+        nonlocal begin, events
+        bar.note(f"{done.events} events up to id {done.upto}")
+        begin = done.after if begin is None else begin
+        events += done.events
+        bar.show("events", events, part=(done.upto - begin) / max(end - begin, 1))
+
+    bar.show("events", 0, part=0.0)
+    return tell
 
 
 def _tell(cache: str, path: str, done: "Written", took: Took) -> None:
@@ -188,11 +220,11 @@ def _tell(cache: str, path: str, done: "Written", took: Took) -> None:
 def audit(cache_name: str, *, path: str | None, mirror: str | None, until: int | None) -> None:
     """Prove that an archive is as it was written, and has what the nodes have, hour by hour. Exits with 1 where it has not."""
     archives, took = load_archives(), Took()
-    with open_client() as client:
+    with open_client() as client, _Bar("auditing") as bar:
         path = path or _noted(client, cache_name, "--archive")
         if mirror is not None and (mirrored := client.mirrors.describe(mirror).cache) != cache_name:
             raise click.BadParameter(f"{mirror} is a mirror of {mirrored}", param_hint="'--mirror'")
-        found = archives.audit(client, cache_name, archives.open(path), until=until)
+        found = archives.audit(client, cache_name, archives.open(path), until=until, told=bar.tell)
         in_topic = None
         if mirror is not None and found.after < found.upto:
             in_topic = client.mirrors.verify(mirror, from_id=found.after, until_id=found.upto)
@@ -234,7 +266,9 @@ def compact(path: str, *, older_than_ms: int, target_bytes: int, vacuum_ms: int 
         )
     took = Took()
     vacuum_hours = None if vacuum_ms is None else -(-vacuum_ms // 3_600_000)
-    done = load_archives().compact(path, older_than_ms=older_than_ms, target_bytes=target_bytes, vacuum_hours=vacuum_hours)
+    options = {"older_than_ms": older_than_ms, "target_bytes": target_bytes, "vacuum_hours": vacuum_hours}
+    with _Bar("merging") as bar:
+        done = load_archives().compact(path, told=bar.tell, **options)
     if settings().is_json:
         print_row(compact_row(path, done, took))
         return
@@ -262,9 +296,10 @@ def rebuild(cache_name: str, *, path: str | None, into: str | None, to: str | No
     if (into is None) == (to is None):
         raise click.UsageError("give --into CACHE or --to PATH, one of them")
     archives, took = load_archives(), Took()
-    with open_client() as client:
+    with open_client() as client, _Bar("rebuilding") as bar:
         path = path or _noted(client, cache_name, "--archive")
-        done = archives.rebuild(archives.open(path), client, cache_name, into=into, to=to, as_of=as_of, verify=verify)
+        options = {"into": into, "to": to, "as_of": as_of, "verify": verify}
+        done = archives.rebuild(archives.open(path), client, cache_name, told=bar.tell, **options)
     if settings().is_json:
         print_row(rebuild_row(cache_name, done, took, into=into, to=to))
     else:
@@ -309,11 +344,12 @@ def rollup(source: str, *, path: str, into: str | None, master: str | None, conf
     """
     rollups, took = load_rollups(), Took()
     with EndingInOrder(), ExitStack() as stack:
+        bar = stack.enter_context(_Bar("rolling up"))
         client = stack.enter_context(open_client()) if into is not None or "/" not in source else None
         if (spark := stack.enter_context(_spark_at(master, conf))) is not None:
             options["run"] = load_pipelines().rolling(spark, source, servers=settings().addresses)
         try:
-            done = rollups.rollup(client, source, path, into=into, told=_tell_windows, **options)
+            done = rollups.rollup(client, source, path, into=into, told=_telling_windows(bar), **options)
         except CacheNotFound:
             if "/" not in source and Path(source).is_dir():
                 note(f"{source} is a folder here: an archive is named by a path with a /, as ./{source}")
@@ -321,9 +357,12 @@ def rollup(source: str, *, path: str, into: str | None, master: str | None, conf
     _tell_rollup(path, into, done, took)
 
 
-def _tell_windows(done: "RolledUp") -> None:
-    if not settings().is_json:
-        note(f"{done.windows} windows, {done.rows} rows up to id {done.upto}")
+def _telling_windows(bar: _Bar) -> "Callable[[RolledUp], None]":
+    def tell(done: "RolledUp") -> None:
+        bar.note(f"{done.windows} windows, {done.rows} rows up to id {done.upto}")
+        bar.show("events", done.events)
+
+    return tell
 
 
 def _tell_rollup(path: str, into: str | None, done: "RolledUp", took: Took) -> None:
@@ -366,8 +405,8 @@ def load(files: Sequence[str], *, master: str, conf: Sequence[str], **options: A
     Needs PySpark; eventlog load needs none, and reads standard input as well.
     """
     options |= {"format": options["format"] or "", "rate": options["rate"] or 0}
-    with EndingInOrder(), _spark_at(master, conf) as spark:
-        done = load_pipelines().load(spark, files, servers=",".join(settings().addresses), told=_tell_file, **options)
+    with EndingInOrder(), _spark_at(master, conf) as spark, _Bar("loading") as bar:
+        done = load_pipelines().load(spark, files, servers=",".join(settings().addresses), told=_telling_files(bar), **options)
     if settings().is_json:
         print_row(done)
         return
@@ -375,6 +414,15 @@ def load(files: Sequence[str], *, master: str, conf: Sequence[str], **options: A
     print_text(f"{done['rows']} rows of {done['files']} files are written into {done['cache']}{before}")
 
 
-def _tell_file(file: "LoadFile", rows: int) -> None:
-    if not settings().is_json:
-        note(f"{file.path}: {rows} rows")
+def _telling_files(bar: _Bar) -> "Callable[[LoadFile, int, float], None]":
+    """Return what tells of the files of a load: a line each, and which part of all of them is done."""
+    loaded = 0
+
+    def tell(file: "LoadFile", rows: int, part: float) -> None:
+        nonlocal loaded
+        loaded += rows
+        bar.note(f"{file.path}: {rows} rows")
+        bar.show("rows", loaded, part=part)
+
+    bar.show("rows", 0, part=0.0)
+    return tell

@@ -2,16 +2,15 @@
 
 import json
 import os
-import pty
 import random
 import re
+import shutil
 import struct
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
@@ -35,6 +34,7 @@ from eventlog.integrations.archive.place import place_of
 from eventlog.integrations.archive.ranges import Range
 from eventlog.integrations.archive.rounds import Made, ends_of, read_range, write_range
 from tests.process.nodes import NodeProcess
+from tests.process.terminals import seen_on_terminal
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(120)]
 PLACES = 20  # at which an archiver is killed
@@ -472,18 +472,40 @@ def test_an_hour_in_two_stretches_is_one_and_of_many_the_first_are_told() -> Non
 
 def test_a_terminal_sees_a_bar_of_the_rounds(cache: blocking.Cache, node: NodeProcess, tmp_path: Path) -> None:
     write(cache, rounds=30)
-    words = ("pipeline", "archive", cache.name, "--to", str(tmp_path / "a"), "--round-events", "40", "--server", node.address)
-    terminal, end = pty.openpty()
-    shown = b""
-    with subprocess.Popen([sys.executable, "-m", "eventlog_cli", *words], stdout=subprocess.DEVNULL, stderr=end) as running:
-        os.close(end)
-        with suppress(OSError):  # what Linux says when the other end is closed
-            while data := os.read(terminal, 65_536):
-                shown += data
-    os.close(terminal)
-    assert running.returncode == 0
+    shown = seen_on_terminal(
+        "pipeline", "archive", cache.name, "--to", str(tmp_path / "a"), "--round-events", "40", "--server", node.address
+    )
     assert re.search(rb"archiving  \[#*\.*\] +\d+%  [\d,]+ events  [\d,]+/s", shown)
     assert re.search(rb"\d+ events up to id \d+\r\n(\r[^\n]*\r *\r)?$", shown), "the last bar is taken away"
+
+
+def test_a_terminal_sees_how_far_what_reads_archives_is(
+    client: blocking.Client, cache: blocking.Cache, node: NodeProcess, tmp_path: Path
+) -> None:
+    write(cache, rounds=3)
+    archives.archive(client, cache.name, tmp_path / "a", round_events=40)
+    last = (cache.name, "--archive", str(tmp_path / "a"), "--server", node.address)
+    rollup = ("rollup", str(tmp_path / "a"), "--window", "1ms", "--after", "0", "--to", str(tmp_path / "r"))
+    for words, whats in (
+        (("audit", *last), [b"auditing  BAR events verified", b"auditing  BAR events compared"]),
+        (
+            ("rebuild", "--into", f"{cache.name}-again", "--verify", *last),
+            [b"rebuilding  BAR events read", b"rebuilding  BAR entries written", b"rebuilding  BAR entries compared"],
+        ),
+        (rollup, [rb"rolling up  [\d,]+ events  [\d,]+/s"]),
+        (("compact", str(tmp_path / "a"), "--older-than", "1ms"), [b"merging  BAR events"]),
+    ):
+        assert seen_on_terminal("pipeline", *words, "--json") == b""
+        shutil.rmtree(tmp_path / "r", ignore_errors=True)
+        if words[0] == "compact":
+            cache.put("k", {"n": 0})
+            archives.archive(client, cache.name, tmp_path / "a")
+        if words[0] == "rebuild":
+            client.drop_cache(f"{cache.name}-again")
+        shown = seen_on_terminal("pipeline", *words)
+        for what in whats:
+            assert re.search(what.replace(b"BAR", rb"\[#*\.*\] +\d+%  [\d,]+"), shown), (what, shown)
+        assert shown.endswith((b" \r", b"\r\n")), "the last bar is taken away"
 
 
 def test_killed_anywhere_it_goes_on_where_the_table_ends(cache: blocking.Cache, node: NodeProcess, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -21,6 +22,7 @@ from eventlog.errors import ArchiveRefused, InvalidArgument
 from eventlog.integrations.spark import pipelines
 from eventlog.integrations.spark.loading import LoadShape, load_files
 from tests.process.nodes import NodeProcess
+from tests.process.terminals import seen_on_terminal
 from tests.process.waiting import until
 
 pytestmark = [pytest.mark.process, pytest.mark.spark, pytest.mark.timeout(300)]
@@ -182,7 +184,7 @@ def test_an_operation_of_a_line_is_a_word_as_it_is_of_a_column_and_numbers_keep_
     assert shape.of_columns(column).column("removes").to_pylist() == [True, False]
 
 
-def test_the_command_loads_and_says_so(node: NodeProcess, client: blocking.Client, tmp_path: Path) -> None:
+def test_the_command_loads_and_says_so(spark: Any, node: NodeProcess, client: blocking.Client, tmp_path: Path) -> None:
     cache, rows = client.create_cache("by-command"), rows_of(90)
     path = str(write(tmp_path / "a.jsonl", rows))
     options = ["--into", cache.name, "--op", "op", "--delete-value", "D", "--txn", "c", "--master", "local[1]", "--json"]
@@ -192,6 +194,23 @@ def test_the_command_loads_and_says_so(node: NodeProcess, client: blocking.Clien
     told = json.loads(done.stdout)
     assert (told["pipeline"], told["cache"], told["rows"], told["files"]) == ("load", "by-command", 90, 1)
     assert values_of(cache) == replayed(rows)
+    ours = client.create_cache("by-function")
+    done_here = load(spark, node, [Path(path)], ours.name)
+    assert done_here["seconds"] > 0 < done_here["cpu_seconds"]
+    vary = {"cache": cache.name, "seconds": told["seconds"], "cpu_seconds": told["cpu_seconds"]}
+    assert list((done_here | vary).items()) == list(told.items())
+
+
+def test_a_terminal_sees_which_part_of_the_files_is_loaded(node: NodeProcess, client: blocking.Client, tmp_path: Path) -> None:
+    client.create_cache("seen")
+    for number in range(2):
+        write(tmp_path / f"{number}.jsonl", rows_of(50))
+    spark = ("--master", "local[1]", "--server", node.address)
+    words = ("pipeline", "load", str(tmp_path / "*.jsonl"), "--into", "seen", "--key", "id", *spark)
+    shown = seen_on_terminal(*words)
+    assert re.search(rb"loading  \[\.+\]   0%  0 rows  0/s", shown)
+    assert re.search(rb"1\.jsonl: 50 rows\r\n", shown)
+    assert b"loading" not in seen_on_terminal(*words, "--json")
 
 
 def test_who_is_ended_while_spark_starts_leaves_no_process_of_it(tmp_path: Path) -> None:

@@ -189,7 +189,7 @@ def load(
     format: str = "",
     piece_bytes: int = PIECE_BYTES,
     client: dict[str, Any] | None = None,
-    told: Callable[[LoadFile, int], None] = lambda _file, _rows: None,
+    told: Callable[[LoadFile, int, float], None] = lambda _file, _rows, _part: None,
 ) -> dict[str, Any]:
     """Write the rows of files into a cache, file by file, each of them as a whole or not at all, and its rows in their order.
 
@@ -197,8 +197,8 @@ def load(
     `files` are paths, patterns, folders and Delta tables, or addresses in an object store, that the driver and all executors reach, of
     Parquet, CSV with names of fields, lines of JSON, or Avro; tasks read them, `piece_bytes` each of Parquet and of JSON that is not
     packed, and the others whole. By a name `txn` each file is written once for 30 days, however often it is loaded, so a second run writes
-    what is missing. With a `rate` files are read one after the other, no more rows a second than that. `told` hears of each file, and how
-    many rows of it were written now.
+    what is missing. With a `rate` files are read one after the other, no more rows a second than that. `told` hears of each file, how
+    many rows of it were written now, and which part of all files is done.
 
     Raises:
         InvalidArgument: there is no such file, it cannot be read, or a row does not fit; nothing of that file is written.
@@ -219,7 +219,7 @@ def load(
     )
     shape = LoadShape(key=key, operation=op, removals=tuple(delete_values))
     cache, name, chosen = client_of(sink).cache(into), txn or str(uuid.uuid4()), load_files(files, form=format)
-    rows = written = 0
+    rows = written = done = 0
     for together in _loaded_together(chosen, piece_bytes=piece_bytes, one_by_one=bool(rate)):
         tasks = spark.range(0, len(together), 1, len(together)).mapInArrow(_laying(together, shape, sink), _LAID)
         laid = sorted(tasks.collect(), key=lambda row: int(row.piece))
@@ -230,8 +230,8 @@ def load(
                 raise InvalidArgument(why=refused)
             is_new = not cache.publish(file.transaction(name), 0, [bytes(part.staged) for part in parts])
             some = sum(part.events for part in parts) if is_new else 0
-            rows, written = rows + some, written + is_new
-            told(file, some)
+            rows, written, done = rows + some, written + is_new, done + 1
+            told(file, some, done / len(chosen))
     return load_row(into, took, rows=rows, files=written, files_before=len(chosen) - written)
 
 

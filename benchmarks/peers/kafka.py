@@ -6,7 +6,7 @@ import signal
 import socket
 import subprocess
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -156,8 +156,10 @@ class KafkaBrokers:
         secure: Secured | None = None,
         hosts: Sequence[BrokerHost] = (),
         controllers: int | None = None,
+        settings: Mapping[str, str] = {},
     ) -> None:
-        """`controllers`: so many of them decide who leads what, by default all."""
+        """`controllers`: so many of them decide who leads what, by default all. `settings` are further ones of the brokers."""
+        self._settings = "".join(f"{name}={value}\n" for name, value in settings.items())
         self._directory = directory
         self._secure = secure
         self._heap = heap
@@ -197,7 +199,7 @@ class KafkaBrokers:
                 f"log.dirs={place / 'log'}\noffsets.topic.replication.factor={copies}\n"
                 f"transaction.state.log.replication.factor={copies}\ntransaction.state.log.min.isr={least}\n"
                 f"min.insync.replicas={least}\ndefault.replication.factor={copies}\nauto.create.topics.enable=false\n"
-                "group.initial.rebalance.delay.ms=0\n"
+                f"group.initial.rebalance.delay.ms=0\n{self._settings}"
             )
             format_command = self._java("kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(properties), *words)
             subprocess.run(format_command, check=True, capture_output=True, stdin=subprocess.DEVNULL)

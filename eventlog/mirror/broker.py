@@ -1,6 +1,6 @@
 """What a shard needs of Kafka: the port that a client of Kafka's, and one that only plays it, stand behind."""
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Final, NamedTuple, Protocol
 
@@ -18,10 +18,12 @@ class Trouble(Exception):
 
 
 class TopicRecord(NamedTuple):
-    """What is compared of a record: its headers, the last of each name, and whether its value is null."""
+    """What is compared of a record: its headers, the last of each name, and whether its value is null. `behind` has key and value."""
 
     headers: Mapping[str, bytes]
     is_null: bool
+    key: bytes | None = None
+    value: bytes | None = None
 
 
 class TransactionWriter(Protocol):
@@ -46,12 +48,23 @@ class TransactionWriter(Protocol):
         """
         ...
 
+    async def left_open(self, topics: Mapping[str, Sequence[int]]) -> dict[tuple[str, int], int]:
+        """Return in which of some partitions a transaction of this writer's id is open, and the offset of its first record there.
+
+        To be asked while the writer has none open: so Kafka has ended it, and not there.
+        """
+        ...
+
+    async def settle(self, places: Iterable[tuple[str, int]], *, is_commit: bool) -> None:
+        """End what was left open in partitions, as committed or as aborted. Raises Trouble: nobody knows whether it has."""
+        ...
+
 
 class Kafka(Protocol):
     """A cluster of Kafka. Everything raises Trouble where Kafka is away or refuses it, and OutboundRefused where it may not be asked."""
 
     async def partitions(self, topics: Sequence[str]) -> dict[str, int]:
-        """Return how many partitions each topic has; those that are not there are left out."""
+        """Return how many partitions each topic has; those that are not there are left out. Raises Trouble also where nobody leads one."""
         ...
 
     async def check_writable(self, topics: Sequence[str]) -> None:
@@ -84,6 +97,10 @@ class Kafka(Protocol):
 
     def read(self, topic: str, partitions: int) -> AsyncGenerator[list[TopicRecord], None]:
         """Yield the committed records of all partitions of a topic, up to its end when this is called."""
+        ...
+
+    async def behind(self, topic: str, partition: int, begin: int, *, is_committed: bool) -> list[TopicRecord]:
+        """Return the records of a partition from offset `begin` on, or the last -`begin`: all of them, or those that are committed."""
         ...
 
     def writer(self, transactional_id: str) -> AbstractAsyncContextManager[TransactionWriter]:

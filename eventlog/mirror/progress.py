@@ -193,6 +193,17 @@ def places(
     return SegmentPositions(of=of, ids=ids, offsets=offsets, epochs=epochs)
 
 
+def ids_of(records: Mapping[bytes, bytes], mirror: Mirror, of: Ints) -> dict[int, int]:
+    """Return up to which id records tell of each of the segments `of`, of those that they tell of."""
+    own = {segment: records.get(key_of(mirror, segment)) for segment in of.tolist()}
+    return {segment: _decoded(data, SegmentProgress, mirror, key_of(mirror, segment)).id for segment, data in own.items() if data}
+
+
+def tells_entries(records: Mapping[bytes, bytes], mirror: Mirror, shard: int) -> bool:
+    """Return whether there is a record among them that goes with entries of the state."""
+    return snapshot_key(mirror, shard) in records or signal_key(mirror, shard) in records
+
+
 Kept = TypeVar("Kept", SegmentProgress, SnapshotProgress, SignalProgress)
 
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from eventlog.arrays import Ints
 from eventlog.mirror.book import Mirror
+from eventlog.mirror.letters import PARTITIONS
 
 
 def home_of(shard: int, *, shards: int, segments: int) -> int:
@@ -19,6 +20,12 @@ def segments_of(shard: int, mirror: Mirror, *, segments: int) -> Ints:
     """Return the segments whose events a shard writes, rising."""
     found: Ints = np.flatnonzero(np.arange(segments) % mirror.partitions % mirror.shards == shard)
     return found
+
+
+def partitions_of(mirror: Mirror, of: Ints) -> dict[str, list[int]]:
+    """Return into which partitions of its topics a shard with the segments `of` writes."""
+    data = {mirror.topic: sorted({segment % mirror.partitions for segment in of.tolist()}), mirror.progress_topic: [0]}
+    return data | ({mirror.letters_topic: list(range(PARTITIONS))} if mirror.has_letters else {})
 
 
 def transactional_id(cluster: str, mirror: Mirror, shard: int) -> str:

@@ -1,19 +1,21 @@
 """A cluster of Kafka that only plays it, behind the mirror's own port: what its brokers decide, without them.
 
 Offsets, producer epochs and fencing, transactions with their markers, the last stable offset, transactions that are given up after their
-timeout, and the last record of each key. What is sent is taken apart again, so bytes of a batch are judged as well. Where a broker would
-take its time, or an answer would be lost, `Faults` decide. `tests/kafka/test_contract.py` runs the same suite over this and over brokers.
+timeout, and the last record of each key. A transaction that ends while nobody leads one of its partitions stays open there, as with brokers
+from 4.3 on (KAFKA-20734), until the producer's next one there ends. What is sent is taken apart again, so bytes of a batch are judged as
+well. Where a broker would take its time, or an answer would be lost, `Faults` decide. `tests/kafka/test_contract.py` runs the same suite
+over this and over brokers.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeAlias
 
 from eventlog.kafka.records import RecordBatch
 from eventlog.mirror.broker import RECORD_BYTES_MAX_DEFAULT, TopicRecord, Trouble
-from eventlog.mirror.outcomes import BAD_SETTING, UNKNOWN_TOPIC
+from eventlog.mirror.outcomes import BAD_SETTING, NO_LEADER, UNKNOWN_TOPIC
 
 FENCED: Final = 90
 TOO_LARGE: Final = 10
@@ -22,6 +24,10 @@ _TRANSACTION_S: Final = 60.0
 _LOOK_AGAIN_S: Final = 0.05
 RECORDS_MAX: Final = 1 << 30
 _READ_MAX: Final = 100
+
+
+Place: TypeAlias = tuple[str, int]
+"""A topic, and one of its partitions."""
 
 
 class Faults(Protocol):
@@ -46,7 +52,7 @@ class ProducerTransaction:
 
     began_at: float
     outcome: str = "open"  # open, committed, aborted
-    places: set[tuple[str, int]] = field(default_factory=set)
+    places: dict[Place, str] = field(default_factory=dict)  # and what became of it in each partition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -54,16 +60,23 @@ class StoredRecord:
     """A record, or the marker of a transaction's end, which has no key and no headers."""
 
     transaction: ProducerTransaction
+    place: Place
     key: bytes | None = None
     value: bytes | None = None
     headers: Mapping[str, bytes] = field(default_factory=dict)
     is_marker: bool = False
+
+    @property
+    def outcome(self) -> str:
+        """What became of its transaction in its partition."""
+        return self.transaction.places[self.place]
 
 
 @dataclass(slots=True, kw_only=True)
 class _OpenProducer:
     epoch: int = -1
     transaction: ProducerTransaction | None = None
+    left: dict[Place, list[ProducerTransaction]] = field(default_factory=dict)  # that have ended, and not there
 
 
 @dataclass(slots=True, kw_only=True)
@@ -80,6 +93,10 @@ class FakeBrokers:
         self._producers: dict[str, _OpenProducer] = {}
         self.said_ends: dict[str, int] = {}
         """Where topics of one partition end as a broker says that led them earlier, while it does."""
+        self.leaderless: set[Place] = set()
+        """Partitions that nobody leads at the moment."""
+        self.undone: list[tuple[Place, ProducerTransaction]] = []
+        """Transactions that were committed, and given up where they had been left open, since the producer's next one there was."""
 
     def log(self, topic: str, partition: int) -> list[StoredRecord]:
         """Return a partition. Raises Trouble: there is none."""
@@ -97,12 +114,12 @@ class FakeBrokers:
         """Return the last stable offset: that of the first record whose transaction is open. Those that are too old are given up."""
         self._expire()
         log = self.log(topic, partition)
-        return next((offset for offset, one in enumerate(log) if one.transaction.outcome == "open"), len(log))
+        return next((offset for offset, one in enumerate(log) if one.outcome == "open"), len(log))
 
     def committed(self, topic: str, partition: int, *, before: int | None = None) -> list[StoredRecord]:
         """Return what readers of committed records see, all of it or before an offset."""
         log = self.log(topic, partition)[: self.stable(topic, partition)][:before]
-        return [one for one in log if one.transaction.outcome == "committed" and not one.is_marker]
+        return [one for one in log if one.outcome == "committed" and not one.is_marker]
 
     def _expire(self) -> None:
         now = asyncio.get_running_loop().time()
@@ -132,28 +149,36 @@ class FakeBrokers:
         transaction = self._writing(transactional_id, epoch, topic, batch.partition)
         if batch.nbytes > self.topics[topic].record_bytes_max:
             raise Trouble(TOO_LARGE, f"{batch.nbytes} bytes")
-        self.log(topic, batch.partition).extend(
-            StoredRecord(transaction=transaction, key=key, value=value, headers=headers) for key, value, headers in records_of(batch)
+        place = topic, batch.partition
+        self.log(*place).extend(
+            StoredRecord(transaction=transaction, place=place, key=key, value=value, headers=headers)
+            for key, value, headers in records_of(batch)
         )
 
     def put(self, transactional_id: str, epoch: int, topic: str, record: tuple[bytes, bytes]) -> int:
         """Append a key and a value to a topic of one partition; return the offset behind. Raises Trouble, likewise."""
         transaction = self._writing(transactional_id, epoch, topic, 0)
-        self.log(topic, 0).append(StoredRecord(transaction=transaction, key=record[0], value=record[1]))
+        self.log(topic, 0).append(StoredRecord(transaction=transaction, place=(topic, 0), key=record[0], value=record[1]))
         return len(self.log(topic, 0))
 
-    def end(self, transactional_id: str, epoch: int, outcome: str) -> None:
-        """Commit or abort. Raises Trouble: fenced."""
-        self._end(self._current(transactional_id, epoch), outcome)
+    def end(self, transactional_id: str, epoch: int, outcome: str, *, is_on_purpose: bool = False) -> None:
+        """Commit or abort; `is_on_purpose` says that this decides about what was left open as well. Raises Trouble: fenced."""
+        self._end(self._current(transactional_id, epoch), outcome, is_on_purpose=is_on_purpose)
 
-    def _end(self, producer: _OpenProducer, outcome: str) -> None:
+    def _end(self, producer: _OpenProducer, outcome: str, *, is_on_purpose: bool = False) -> None:
         transaction, producer.transaction = producer.transaction, None
         if transaction is None:
             return
         transaction.outcome = outcome
-        for topic, partition in sorted(transaction.places):
-            if topic in self.topics:
-                self.log(topic, partition).append(StoredRecord(transaction=transaction, is_marker=True))
+        for place in sorted(transaction.places):
+            if place in self.leaderless:
+                producer.left.setdefault(place, []).append(transaction)
+            elif place[0] in self.topics:
+                for ended in (*producer.left.pop(place, ()), transaction):
+                    ended.places[place] = outcome
+                    if (ended.outcome, outcome) == ("committed", "aborted") and not is_on_purpose:
+                        self.undone.append((place, ended))
+                self.log(*place).append(StoredRecord(transaction=transaction, place=place, is_marker=True))
 
     def _current(self, transactional_id: str, epoch: int) -> _OpenProducer:
         self._expire()
@@ -166,8 +191,20 @@ class FakeBrokers:
         transaction = self._current(transactional_id, epoch).transaction
         assert transaction is not None, "it was begun"
         self.log(topic, partition)
-        transaction.places.add((topic, partition))
+        if (topic, partition) in self.leaderless:
+            raise Trouble(None, f"nobody leads partition {partition} of {topic}")
+        transaction.places.setdefault((topic, partition), "open")
         return transaction
+
+    def touch(self, transactional_id: str, epoch: int, place: Place) -> None:
+        """Have a transaction end in a partition into which it writes nothing. Raises Trouble, likewise."""
+        self._writing(transactional_id, epoch, *place)
+
+    def left(self, transactional_id: str, epoch: int) -> dict[Place, int]:
+        """Return where transactions of a producer are open that have ended, and the offset of the first record there. Raises Trouble."""
+        left = self._current(transactional_id, epoch).left
+        logs = {place: self.log(*place) for place in left}
+        return {place: next(at for at, one in enumerate(logs[place]) if one.transaction is left[place][0]) for place in left}
 
 
 class FakeKafka:
@@ -188,6 +225,9 @@ class FakeKafka:
     async def partitions(self, topics: Sequence[str]) -> dict[str, int]:
         """Return how many partitions each topic has."""
         async with self._asked() as brokers:
+            for topic, partition in sorted(brokers.leaderless):
+                if topic in topics:
+                    raise Trouble(NO_LEADER, f"nobody leads partition {partition} of {topic}")
             return {topic: len(brokers.topics[topic].partitions) for topic in topics if topic in brokers.topics}
 
     async def check_writable(self, topics: Sequence[str]) -> None:
@@ -245,6 +285,17 @@ class FakeKafka:
         for at in range(0, len(found), _READ_MAX):
             yield [TopicRecord(headers=one.headers, is_null=one.value is None) for one in found[at : at + _READ_MAX]]
 
+    async def behind(self, topic: str, partition: int, begin: int, *, is_committed: bool) -> list[TopicRecord]:
+        """Return the records of a partition from an offset on, or the last -begin ones."""
+        async with self._asked() as brokers:
+            log = brokers.log(topic, partition)
+            found = [
+                one
+                for one in log[begin : brokers.stable(topic, partition) if is_committed else len(log)]
+                if not (one.is_marker or (is_committed and one.outcome != "committed"))
+            ]
+            return [TopicRecord(headers=one.headers, is_null=one.value is None, key=one.key, value=one.value) for one in found]
+
     @asynccontextmanager
     async def writer(self, transactional_id: str) -> AsyncIterator["FakeWriter"]:
         """A producer that has fenced all earlier ones of its id."""
@@ -290,6 +341,23 @@ class FakeWriter:
         self._records_left -= sum(batch.count for some in batches.values() for batch in some) + len(progress)
         await at("done")
         return end
+
+    async def left_open(self, topics: Mapping[str, Sequence[int]]) -> dict[Place, int]:
+        """Return where transactions of its id are open in partitions that have ended."""
+        await self._faults.at("asked")
+        found = {place: begin for place, begin in self._brokers.left(*self._who).items() if place[1] in topics.get(place[0], ())}
+        await self._faults.at("done")
+        return found
+
+    async def settle(self, places: Iterable[Place], *, is_commit: bool) -> None:
+        """End what was left open in partitions. Raises Trouble: it is not known whether it did."""
+        await self._faults.at("asked")
+        self._brokers.begin(*self._who)
+        for place in places:
+            self._brokers.touch(*self._who, place)
+        await self._faults.at("commit")
+        self._brokers.end(*self._who, "committed" if is_commit else "aborted", is_on_purpose=True)
+        await self._faults.at("done")
 
 
 # ---------------------------------------------------------------- batches taken apart

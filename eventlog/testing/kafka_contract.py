@@ -127,6 +127,22 @@ class KafkaContract(ABC):
 
         run(work())
 
+    def test_a_partition_is_read_from_an_offset_on_and_from_its_end(self, topic: str) -> None:
+        async def work() -> None:
+            kafka = await self.made(topic)
+            async with kafka.writer(topic) as writer:
+                for ids in ([1, 2], [3]):
+                    await writer.write({topic: batches(ids)}, progress_topic=f"{topic}.progress", progress={})
+                assert await writer.left_open({topic: range(PARTITIONS), f"{topic}.progress": [0]}) == {}
+                for begin, expected in ((0, [1, 2, 3]), (1, [2, 3]), (-2, [3]), (-99, [1, 2, 3])):  # there is a marker behind the last
+                    found = await kafka.behind(topic, 0, begin, is_committed=True)
+                    assert [(int.from_bytes(one.headers["id"]), one.key, one.value) for one in found] == [
+                        (id_, b"k", b"v") for id_ in expected
+                    ]
+            assert await kafka.behind(topic, 1, 0, is_committed=False) == []
+
+        run(work())
+
     def test_a_later_producer_of_an_id_fences_the_earlier(self, topic: str) -> None:
         async def work() -> None:
             first, second = await self.made(topic), self.client()

@@ -42,6 +42,7 @@ PAUSE_S = 0.1  # between two batches, so that all records can be read at the end
 FAULTS_MIN, EVENTS_MIN = 40, 2_000_000
 NODE_DISK, BROKER_DISK = "n1/data", "kafka/kafka-1/log"
 DISK_BYTES, LEFT_BYTES = 4 << 30, 8 << 20
+BROKER_SETTINGS = {"log.index.size.max.bytes": str(1 << 20)}  # by default each partition takes 20 MiB of the disk at once
 GONE_S = 60
 TRANSACTION_S = 65  # longer than Kafka lets one last
 CAUGHT_UP_MS = 300_000
@@ -162,7 +163,7 @@ def run(directory: Path, *, minutes: float, seed: int) -> int:
         network = stack.enter_context(Network(*hosts, "test"))
         stack.enter_context(network.inside("test"))
         on = [BrokerHost(address=network.address(host), wrapper=network.wrapper(host)) for host in hosts if host.startswith("k")]
-        brokers = stack.enter_context(KafkaBrokers(directory / "kafka", BROKERS, quick=True, hosts=on))
+        brokers = stack.enter_context(KafkaBrokers(directory / "kafka", BROKERS, quick=True, hosts=on, settings=BROKER_SETTINGS))
         asyncio.run(until_ready(brokers.addresses))
         cluster = stack.enter_context(JumpingNetworkCluster(directory, network, count=NODES))
         cluster.balance()

@@ -18,6 +18,7 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import (
     AuthenticationFailedError,
+    IncompatibleBrokerVersion,
     KafkaConnectionError,
     KafkaError,
     NodeNotReadyError,
@@ -31,11 +32,12 @@ from aiokafka.errors import (
 
 from eventlog.errors import KafkaFailed
 from eventlog.integrations.kafka.batches import builders_of
+from eventlog.integrations.kafka.producers import DescribeProducers, open_of
 from eventlog.integrations.kafka.shared_reads import SharedReads
 from eventlog.kafka.records import RecordBatch
 from eventlog.limits import MIRROR_BATCH_BYTES_MAX
 from eventlog.mirror.broker import RECORD_BYTES_MAX_DEFAULT, TopicRecord, Trouble
-from eventlog.mirror.outcomes import NO_COORDINATOR, OTHER_TOPIC, UNKNOWN_TOPIC, TopicReplicas, hindrance
+from eventlog.mirror.outcomes import NO_COORDINATOR, NO_LEADER, NOT_ALLOWED, OTHER_TOPIC, UNKNOWN_TOPIC, TopicReplicas, hindrance
 from eventlog.node.outbound import KafkaConnection, Outbound, secret
 
 WAIT_S: Final = 8.0  # for one thing asked of Kafka: whoever adds a mirror hears within a client's ten seconds what is wrong
@@ -191,13 +193,17 @@ class AioKafka:
         """Return how many partitions each topic has; those that are not there are left out.
 
         Raises:
-            Trouble: Kafka is away, or does not say.
+            Trouble: Kafka is away, or does not say, or nobody leads one of them.
         """
         async with self._admin() as admin, _told():
             found = await _answered(lambda: admin.describe_topics(list(topics)))
         for topic in found:
             if topic["error_code"] not in {0, UNKNOWN_TOPIC}:
                 raise trouble_of(for_code(topic["error_code"])(topic["topic"]))
+        for topic in found:
+            rows = [(one["partition"], one["leader"], len(one["replicas"]), len(one["isr"])) for one in topic["partitions"]]
+            if (hindered := hindrance(TopicReplicas(topic=topic["topic"], least=None, partitions=rows))) is not None:
+                raise hindered
         return {topic["topic"]: len(topic["partitions"]) for topic in found if not topic["error_code"]}
 
     async def check_writable(self, topics: Sequence[str]) -> None:
@@ -253,8 +259,13 @@ class AioKafka:
         if dry_run:
             return
         async with _told():
-            while topic not in await self.partitions([topic]):  # noqa: ASYNC110 -- nothing but asking tells
+            while not await self._is_there(topic):  # noqa: ASYNC110 -- nothing but asking tells
                 await asyncio.sleep(_AGAIN_S)
+
+    async def _is_there(self, topic: str) -> bool:
+        with suppress(Trouble):  # one that has just been made may have no leader yet
+            return topic in await self.partitions([topic])
+        return False
 
     async def delete(self, topic: str) -> None:
         """Delete a topic; one that is not there is one that was deleted. Raises Trouble."""
@@ -314,6 +325,23 @@ class AioKafka:
                     for record in records
                     if record.offset < ends[place]
                 ]
+
+    async def behind(self, topic: str, partition: int, begin: int, *, is_committed: bool) -> list[TopicRecord]:
+        """Return the records of a partition from offset `begin` on, or the last -`begin`: all of them, or those that are committed.
+
+        Raises:
+            Trouble: Kafka is away, or does not say.
+        """
+        place = TopicPartition(topic, partition)
+        found: list[TopicRecord] = []
+        async with _told(PATIENT_S), self._consumer("read_committed" if is_committed else "read_uncommitted", place) as consumer:
+            end = (await consumer.end_offsets([place]))[place]
+            first = (await consumer.beginning_offsets([place]))[place]
+            consumer.seek(place, max(first, begin if begin >= 0 else end + begin))
+            while await consumer.position(place) < end:
+                some = (await consumer.getmany(place, timeout_ms=_READ_MS)).get(place, ())
+                found += [TopicRecord(headers=dict(one.headers), is_null=one.value is None, key=one.key, value=one.value) for one in some]
+        return found
 
     @asynccontextmanager
     async def _consumer(self, isolation: str, *places: TopicPartition) -> AsyncIterator[Any]:
@@ -402,11 +430,13 @@ class AioWriter:
         """
         producer = self._producer
         try:
-            async with asyncio.timeout(TRANSACTION_S):
+            async with asyncio.timeout(TRANSACTION_S) as limit:
                 await producer.begin_transaction()
                 try:
                     await self._send(batches, progress_topic=progress_topic, progress=progress)
                 except asyncio.CancelledError:
+                    if limit.expired():
+                        raise  # a partition may have no leader, and would not hear of the end: whoever comes next waits for one
                     with suppress(KafkaError, OSError, TimeoutError):
                         async with asyncio.timeout(_CLOSE_S):
                             await producer.abort_transaction()
@@ -420,6 +450,51 @@ class AioWriter:
             raise trouble_of(error) from error
         self.records += sum(batch.count for some in batches.values() for batch in some) + len(progress)
         return self._ends[(progress_topic, 0)] if progress else 0
+
+    async def left_open(self, topics: Mapping[str, Sequence[int]]) -> dict[tuple[str, int], int]:
+        """Return in which of some partitions a transaction of this writer's id is open, and the offset of its first record there.
+
+        Where brokers do not say, or not to this user, there is none as far as anybody knows.
+
+        Raises:
+            Trouble: Kafka is away, or partitions have other leaders by now.
+        """
+        client, own = self._producer.client, self._producer._txn_manager.producer_id  # noqa: SLF001 -- nothing else tells it
+        found: dict[tuple[str, int], int] = {}
+        async with _told():
+            led: dict[int | None, dict[str, list[int]]] = {}
+            for topic, numbers in topics.items():
+                await self._producer.partitions_for(topic)  # so that the client knows the leaders
+                for number in numbers:
+                    leader = client.cluster.leader_for_partition(TopicPartition(topic, number))
+                    led.setdefault(leader, {}).setdefault(topic, []).append(number)
+            for leader, partitions in led.items():
+                if leader is None or leader < 0:
+                    raise Trouble(NO_LEADER, f"nobody leads a partition of {', '.join(partitions)}")
+                await client.ready(leader)
+                try:
+                    answer = await client.send(leader, DescribeProducers(partitions))
+                except IncompatibleBrokerVersion:
+                    return {}  # from before 2.8, which had no such faults
+                opened, refused = open_of(answer, own)
+                found |= opened
+                for topic, number, code in refused:
+                    if code != NOT_ALLOWED:
+                        raise Trouble(code, f"partition {number} of topic {topic}: {for_code(code).__name__}")
+        return found
+
+    async def settle(self, places: Iterable[tuple[str, int]], *, is_commit: bool) -> None:
+        """End what was left open in partitions, as committed or as aborted: by a transaction that touches them, and writes nothing.
+
+        Raises:
+            Trouble: nobody knows whether it has.
+        """
+        producer = self._producer
+        async with _told(TRANSACTION_S):
+            await producer.begin_transaction()
+            for topic, number in places:
+                producer._txn_manager.maybe_add_partition_to_txn(TopicPartition(topic, number))  # noqa: SLF001 -- only sending does else
+            await (producer.commit_transaction() if is_commit else producer.abort_transaction())
 
     async def _send(self, batches: Mapping[str, Sequence[RecordBatch]], *, progress_topic: str, progress: Mapping[bytes, bytes]) -> None:
         producer = self._producer

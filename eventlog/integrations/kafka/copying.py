@@ -27,6 +27,7 @@ from eventlog.mirror.broker import Kafka, TransactionWriter
 from eventlog.mirror.letters import Parted, Room, parted, too_large
 from eventlog.mirror.outcomes import Reaction, ShardState
 from eventlog.mirror.progress import SnapshotProgress
+from eventlog.mirror.shards import partitions_of
 from eventlog.read import token
 from eventlog.read.position import Position, SegmentPositions
 from eventlog.read.state import Overlap
@@ -193,6 +194,7 @@ class Copying:
         self._acknowledged: SegmentPositions | None = None
         self._idle_s: float | None = _IDLE_S  # None: it need not look again before something comes
         self._overlap: Overlap | None = None
+        self._is_settled = True
         self._saved = 0, 0.0  # up to which id the progress says that nothing matched, and when that was written
 
     async def snapshot(self, found: SnapshotProgress, of: Ints) -> Position | None:
@@ -372,7 +374,7 @@ class Copying:
         return progress.records_of(self._of.mirror, at, rows, cluster=self._of.ground.cluster, term=self._of.term)
 
     async def _commit(self, made: Parted, records: dict[bytes, bytes]) -> None:
-        mirror = self._of.mirror
+        self._is_settled, mirror = False, self._of.mirror
         batches = {mirror.topic: made.batches, mirror.letters_topic: made.letters}
         await self._telling.commit(self._kafka, self._writer.write(batches, progress_topic=mirror.progress_topic, progress=records))
         for topic, partitions in mirror.topics().items():
@@ -421,7 +423,16 @@ class Copying:
             return at
         self._telling.owes_nothing()
         self._telling.holds(0)
+        await self._settle(at)
         return await self._stand(at, [found])
+
+    async def _settle(self, at: SegmentPositions) -> None:
+        """Commit what Kafka left open of the last transaction, which is committed: nobody sees it yet (`integrations.kafka.settling`)."""
+        if self._is_settled:
+            return
+        if left := await self._writer.left_open(partitions_of(self._of.mirror, at.of)):
+            await self._writer.settle(left, is_commit=True)
+        self._is_settled = True
 
     async def _stand(self, at: SegmentPositions, answers: Sequence[SegmentsAnswer]) -> SegmentPositions:
         is_filtered = bool(self._of.mirror.filter)

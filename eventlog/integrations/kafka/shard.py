@@ -16,6 +16,7 @@ from eventlog.arrays import Ints
 from eventlog.errors import EventLogError
 from eventlog.integrations.kafka.copying import Copying, CopyingGround, ShardTerm, Stopped, check_partitions
 from eventlog.integrations.kafka.incremental import Incremental
+from eventlog.integrations.kafka.settling import LeftOpen
 from eventlog.integrations.kafka.source import LogReading
 from eventlog.kafka.shape import Shape
 from eventlog.limits import BATCH_BYTES_CAP, MIRROR_BATCH_BYTES_MAX
@@ -118,12 +119,16 @@ class Shard:
         async with AsyncExitStack() as stack:
             async with self._patient(kafka):
                 writer = await stack.enter_async_context(kafka.writer(transactional_id(ground.cluster, mirror, self.report.shard)))
+                left = await LeftOpen.found(kafka, writer, mirror, shard=self.report.shard, of=own)
+                await left.settle_progress()
                 begin = progress.begin_of(mirror, self.report.shard, cluster=cluster, term=term)
                 end = await writer.write({}, progress_topic=mirror.progress_topic, progress=begin)
                 records = progress.of_shard(await kafka.records(mirror.progress_topic, upto=end), mirror, self.report.shard, of=own)
             snapshot = progress.snapshot_of(records, mirror, self.report.shard, cluster=cluster, term=term)
+            at = progress.places(records, mirror, of=own, cluster=cluster, term=term)
             async with ground.source(mirror) as source:
                 has_begun = await self._check_progress(kafka, records, own, source)
+                await left.settle_events(at, has_entries=mirror.has_snapshot and not snapshot.is_done)
                 is_whole = all(progress.are_told(records, mirror, own))
                 first = signals.beginning(cluster=cluster, cache_id=mirror.cache_id, segments=ground.segments, of=own)
                 asked = progress.signal_of(records, mirror, self.report.shard, cluster=cluster, term=term)

@@ -3,7 +3,7 @@
 Owners of a shard are killed, stand still and wake, and overlap with their successors; connections break before a thing is done and behind
 it, so that nobody knows what became of a commit. A broker that led the progress before says an end of then. Retention takes whatever the
 mirror let go of. In the end readers of committed records must see each event of the log once, those of a segment in order, and no progress
-that goes back.
+that goes back. Partitions have no leader for a while, and a transaction that ends then is left open there.
 """
 
 import asyncio
@@ -122,6 +122,8 @@ class MirrorRun:
             "retention": (8, self._retain),
             "a former leader of the progress says its end": (5, self._say_old_end),
             "the former leader hears of it": (5, self._say_no_more),
+            "nobody leads a partition": (6, self._lose_leader),
+            "partitions are led again": (6, self._find_leaders),
         }
         for owner in self._owners:
             self._start(owner)
@@ -181,6 +183,13 @@ class MirrorRun:
     def _say_no_more(self) -> None:
         self.brokers.said_ends.clear()
 
+    def _lose_leader(self) -> None:
+        data = [(MIRROR.topic, number) for number in range(MIRROR.partitions)]
+        self.brokers.leaderless.add(self.chance.choice([(MIRROR.progress_topic, 0), *data]))
+
+    def _find_leaders(self) -> None:
+        self.brokers.leaderless.clear()
+
     def _retain(self) -> None:
         self.reached["events trimmed"] += int((self.let_go > self.trimmed).sum())
         self.trimmed = self.let_go.copy()
@@ -188,6 +197,7 @@ class MirrorRun:
     def _settle(self) -> None:
         self.is_breaking = False
         self._say_no_more()
+        self._find_leaders()
         self._wake()
         self._pass(20)
         while self._former:
@@ -244,9 +254,22 @@ class MirrorRun:
         if ids == log:
             return
         twice = [id_ for id_, count in Counter(ids).items() if count > 1]
-        missing = sorted(set(log) - set(ids))
+        missing = sorted(set(log) - set(ids) - self._undone())
+        if not twice and not missing and ids == [id_ for id_ in log if id_ in set(ids)]:
+            self.reached["events that Kafka undid"] += 1
+            return
         what = f"{twice[0]} is there more than once" if twice else f"{missing[0]} is missing" if missing else "events are out of order"
         self.violations.append(f"segment {segment}: {what}")
+
+    def _undone(self) -> set[int]:
+        """Return the events of transactions that Kafka committed and gave up: nobody can know of it before the next one there."""
+        logs = {place: self.brokers.log(*place) for place, _ in self.brokers.undone}
+        return {
+            int.from_bytes(one.headers["id"])
+            for place, transaction in self.brokers.undone
+            for one in logs[place]
+            if one.transaction is transaction and "id" in one.headers
+        }
 
 
 class NoSignals:

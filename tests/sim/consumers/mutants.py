@@ -52,6 +52,24 @@ def _no_record(_mirror: Any, _shard: int, **_: Any) -> Any:
     return {}
 
 
+def _look_for_nothing(original: Any) -> Any:
+    async def found(*args: Any, **named: Any) -> Any:
+        return replace(await original(*args, **named), begins={})
+
+    return found
+
+
+def _settle_as(*, committed: bool) -> Any:
+    return lambda original: lambda self, places, **_: original(self, places, is_commit=committed)
+
+
+def _settle_nothing(_original: Any) -> Any:
+    async def settle(_self: Any, _at: Any) -> None:
+        return
+
+    return settle
+
+
 def _any_term_counts(found: Any, _mirror: Any, **_: Any) -> Any:
     return found
 
@@ -300,6 +318,34 @@ CONSUMER_MUTANTS: Final = (
         target="eventlog.mirror.progress:begin_of",
         make=instead(_no_record),
         seed=0,
+        world="mirror",
+    ),
+    Mutant(
+        name="what Kafka left open of a transaction not looked for",
+        target="eventlog.integrations.kafka.settling:LeftOpen.found",
+        make=_look_for_nothing,
+        seed=27,
+        world="mirror",
+    ),
+    Mutant(
+        name="what Kafka left open of a transaction given up in any case",
+        target="eventlog.integrations.kafka.settling:LeftOpen._settle",
+        make=_settle_as(committed=False),
+        seed=0,
+        world="mirror",
+    ),
+    Mutant(
+        name="what Kafka left open of a transaction committed in any case",
+        target="eventlog.integrations.kafka.settling:LeftOpen._settle",
+        make=_settle_as(committed=True),
+        seed=27,
+        world="mirror",
+    ),
+    Mutant(
+        name="what Kafka left open of the last transaction not looked for",
+        target=f"{_COPYING}:Copying._settle",
+        make=_settle_nothing,
+        seed=276,
         world="mirror",
     ),
     Mutant(

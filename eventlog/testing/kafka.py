@@ -22,6 +22,7 @@ TOO_LARGE: Final = 10
 _RECORD_BYTES_MAX: Final = "max.message.bytes"
 _TRANSACTION_S: Final = 60.0
 _LOOK_AGAIN_S: Final = 0.05
+_READ_S: Final = 30.0
 RECORDS_MAX: Final = 1 << 30
 _READ_MAX: Final = 100
 
@@ -267,8 +268,12 @@ class FakeKafka:
         """Return the last committed record of each key, up to an offset, and the end that a broker says, open transactions included."""
         async with self._asked() as brokers:
             end = max(upto, brokers.said_ends.get(topic, len(brokers.log(topic, 0))))
-            while brokers.stable(topic, 0) < end:  # noqa: ASYNC110 -- what it waits for are brokers that are only played
-                await asyncio.sleep(_LOOK_AGAIN_S)
+            try:
+                async with asyncio.timeout(_READ_S):
+                    while brokers.stable(topic, 0) < end:  # noqa: ASYNC110 -- what it waits for are brokers that are only played
+                        await asyncio.sleep(_LOOK_AGAIN_S)
+            except TimeoutError as error:
+                raise Trouble(None, "no answer in time") from error
             found: dict[bytes, bytes] = {}
             for one in brokers.committed(topic, 0, before=end):
                 assert one.key is not None

@@ -50,6 +50,7 @@ _OFF: Final = Struct(">iq")
 _STEPS: Final = 100
 _WRITES_MAX: Final = 60  # a backlog of all of them is laid out within the loop, and not in a thread
 _BREAKS: Final = 0.03
+_LEADERS_LOST: Final = 0.1  # where a transaction is about to end
 _HELD_BYTES_MAX: Final = 4  # an answer counts one
 _RECORDS_MAX: Final = 30  # of a producer
 _SETTLE_S: Final = 150
@@ -105,7 +106,6 @@ class MirrorRun:
             self._play()
         finally:
             log.disabled = False
-        self._judge()
 
     def _play(self) -> None:
         self._loop.start(self._make_topics())
@@ -122,7 +122,7 @@ class MirrorRun:
             "retention": (8, self._retain),
             "a former leader of the progress says its end": (5, self._say_old_end),
             "the former leader hears of it": (5, self._say_no_more),
-            "nobody leads a partition": (6, self._lose_leader),
+            "nobody leads a partition": (6, self.lose_leader),
             "partitions are led again": (6, self._find_leaders),
         }
         for owner in self._owners:
@@ -132,6 +132,11 @@ class MirrorRun:
             acts[name][1]()
             self._pass(self.chance.uniform(*_STEP_S))
         self._settle()
+
+    def _end(self) -> None:
+        for owner in self._owners:
+            owner.end()
+        self._pass(1)
 
     async def _make_topics(self) -> None:
         kafka = FakeKafka(self.brokers)
@@ -183,7 +188,8 @@ class MirrorRun:
     def _say_no_more(self) -> None:
         self.brokers.said_ends.clear()
 
-    def _lose_leader(self) -> None:
+    def lose_leader(self) -> None:
+        """Have nobody lead a partition for a while."""
         data = [(MIRROR.topic, number) for number in range(MIRROR.partitions)]
         self.brokers.leaderless.add(self.chance.choice([(MIRROR.progress_topic, 0), *data]))
 
@@ -203,6 +209,10 @@ class MirrorRun:
         while self._former:
             self._hear()
         self._pass(_SETTLE_S)
+        if any(place == (MIRROR.progress_topic, 0) for place, _ in self.brokers.undone):
+            self.reached["progress that Kafka undid"] += 1  # what follows comes again, or retention has it by now
+            self._end()
+            return
         before, looks = self.brokers.size, self.looks
         self._pass(_IDLE_S)
         if self.brokers.size != before:
@@ -215,8 +225,8 @@ class MirrorRun:
         for owner in self._owners:
             if owner.report.state in STANDING:
                 self.violations.append(f"shard {owner.number} stands still: {owner.report.state}, {owner.report.why}")
-            owner.end()
-        self._pass(1)
+        self._end()
+        self._judge()
         if self.budget.used:
             self.violations.append(f"{self.budget.used} bytes are held by nobody")
         self.reached["budget used up"] += self.budget.peak >= _HELD_BYTES_MAX
@@ -337,6 +347,8 @@ class Owner:
     async def at(self, step: str) -> None:
         """Take some time on the way to a broker, or lose the connection. Raises Trouble."""
         await self._take_time()
+        if step == "commit" and self._run.is_breaking and self._run.chance.random() < _LEADERS_LOST:
+            self._run.lose_leader()
         if self._run.is_breaking and self._run.chance.random() < _BREAKS:
             self._run.reached[f"connection lost: {step}"] += 1
             raise Trouble(None, "the connection was lost")

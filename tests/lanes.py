@@ -26,6 +26,7 @@ TOP = Path(__file__).resolve().parent.parent
 LOGS = TOP / ".build" / "logs"
 BIN = TOP / ".venv" / "bin"
 LANE_SECONDS_MAX = 4500
+_REASON_MAX = 200
 FOR_TESTS = "EVENTLOG_TEST_"
 SEEDS = ("0:500", "1000000:1000100", "2000000:2000060")
 """Of the simulator of clusters. There are faults from 1,000,000 and others from 2,000,000 on."""
@@ -44,7 +45,7 @@ class Lane:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """One test of a lane; `result` is passed, failed or skipped."""
+    """One test of a lane; `result` is passed, failed or skipped, and `reason` says why it did not pass."""
 
     name: str
     result: str
@@ -59,6 +60,7 @@ class Verdict:
     failed: int
     skipped: tuple[Case, ...]
     why: str
+    failures: tuple[Case, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,7 +196,10 @@ def judge(lane: Lane, *, cases: list[Case], why: str, in_ci: bool) -> Verdict:
         why = why or f"{len(refused)} skipped, which CI does not allow"
     # A lane that broke outside its tests must not end with "0 failed".
     failed = max(counts["failed"] + len(refused), int(bool(why)))
-    return Verdict(passed=counts["passed"], failed=failed, skipped=skipped, why=why or ("tests failed" if failed else ""))
+    failures = tuple(case for case in cases if case.result == "failed")
+    return Verdict(
+        passed=counts["passed"], failed=failed, skipped=skipped, why=why or ("tests failed" if failed else ""), failures=failures
+    )
 
 
 def read_report(report: Path) -> list[Case]:
@@ -206,8 +211,8 @@ def read_report(report: Path) -> list[Case]:
 
 def _case(element: ET.Element) -> Case:
     name = f"{element.get('classname')}::{element.get('name')}"
-    if element.find("failure") is not None or element.find("error") is not None:
-        return Case(name=name, result="failed")
+    if (failure := element.find("failure")) is not None or (failure := element.find("error")) is not None:
+        return Case(name=name, result="failed", reason=(failure.get("message") or "no reason given").splitlines()[0])
     skip = element.find("skipped")
     if skip is not None:
         return Case(name=name, result="skipped", reason=skip.get("message") or "no reason given")
@@ -234,7 +239,15 @@ def show(outcome: Outcome) -> None:
 
 
 def conclude(verdicts: dict[str, Verdict], *, is_root: bool) -> int:
-    """Print what was skipped and what was left untried, then the counts; return the exit code."""
+    """Print what failed, what was skipped and what was left untried, then the counts; return the exit code.
+
+    What failed is told again where it is found at once, also by whoever keeps the end of the output alone.
+    """
+    for lane, verdict in verdicts.items():
+        if verdict.failed:
+            print(f"failed: {lane}: {verdict.why}")
+        for case in verdict.failures:
+            print(f"failed in {lane}: {case.name}: {case.reason[:_REASON_MAX]}")
     skipped = [(lane, case) for lane, verdict in verdicts.items() for case in verdict.skipped]
     for lane, case in skipped:
         if not case.reason.startswith(UNTRIED):

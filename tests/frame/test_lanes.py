@@ -17,7 +17,7 @@ TOOL = Lane(name="lint", commands=())
 PASSED = Case(name="a::test_one", result="passed")
 SKIPPED = Case(name="a::test_two", result="skipped", reason="no such machine")
 ROOT_ONLY = Case(name="a::test_three", result="skipped", reason=f"{UNTRIED}mounts a disk")
-FAILED = Case(name="a::test_four", result="failed")
+FAILED = Case(name="a::test_four", result="failed", reason="assert 1 == 2")
 
 SAMPLE = """
 import pytest
@@ -83,7 +83,12 @@ def test_the_last_line_has_the_counts_alone(capsys: pytest.CaptureFixture[str]) 
 
 def test_one_failure_makes_the_exit_code(capsys: pytest.CaptureFixture[str]) -> None:
     assert conclude({"unit": judge(TESTS, cases=[PASSED, FAILED], why="", in_ci=False)}, is_root=True) == 1
-    assert capsys.readouterr().out.splitlines()[-1] == "1 passed, 1 failed"
+    assert capsys.readouterr().out.splitlines() == [
+        "failed: unit: tests failed",
+        "failed in unit: a::test_four: assert 1 == 2",
+        "ran as root; left untried here: nothing",
+        "1 passed, 1 failed",
+    ]
 
 
 def test_commands_get_what_is_meant_for_tests_and_no_configuration_of_a_node(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,9 +112,9 @@ def test_a_report_of_pytest_is_read_with_reasons(tmp_path: Path) -> None:
     cases = {case.name.removeprefix("test_sample::"): (case.result, case.reason) for case in pytest_report(tmp_path)}
     assert cases == {
         "test_passes": ("passed", ""),
-        "test_fails": ("failed", ""),
+        "test_fails": ("failed", "assert False"),
         "test_is_skipped": ("skipped", "not today"),
-        "test_has_no_fixture": ("failed", ""),
+        "test_has_no_fixture": ("failed", 'failed on setup with "OSError: no disk"'),
         "test_is_expected_to_fail": ("skipped", "no reason given"),
     }
 

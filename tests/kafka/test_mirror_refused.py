@@ -5,11 +5,17 @@ import signal
 from collections.abc import Iterator
 
 import pytest
+from aiokafka.admin import NewTopic
 
 from benchmarks.peers.kafka import KafkaBrokers
 from eventlog import blocking
 from eventlog.client.mirrors import ShardInfo
-from tests.kafka.brokers import until_ready
+from eventlog.integrations.kafka.broker import AioKafka
+from eventlog.integrations.kafka.shared_reads import SharedReads
+from eventlog.mirror.broker import Trouble
+from eventlog.mirror.outcomes import NO_LEADER
+from eventlog.node.outbound import Outbound
+from tests.kafka.brokers import do, until_ready
 from tests.kafka.mirrors import check, read, wait
 from tests.process.waiting import until
 
@@ -50,3 +56,20 @@ def test_a_broker_too_few_is_named_while_it_is_missing(brokers: KafkaBrokers, st
     assert (shard().state, shard().why) == ("running", "")
     check(read(brokers.addresses, topic), cache.events(), partitions=1)
     assert client.mirrors.verify(name).is_alike
+
+
+def test_a_partition_that_nobody_leads_is_named_before_anything_is_written(brokers: KafkaBrokers, stopped: int, name: str) -> None:
+    """What ends a transaction meanwhile does not reach it, so a shard waits before it opens its writer."""
+    kafka = AioKafka(brokers.addresses, Outbound(node="n", kafka={}, allow=()), SharedReads())
+    do(brokers.addresses, lambda client: client.create_topics([NewTopic(name, -1, -1, replica_assignments={0: [1], 1: [2]})]))
+    assert asyncio.run(kafka.partitions([name])) == {name: 2}
+    brokers.signal(1, stopped)
+
+    def is_named() -> bool:
+        try:
+            asyncio.run(kafka.partitions([name]))
+        except Trouble as trouble:  # or the broker that stands still was asked, by chance
+            return trouble.code == NO_LEADER and f"partition 1 of topic {name}" in str(trouble)
+        return False
+
+    until(is_named)

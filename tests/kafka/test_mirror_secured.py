@@ -25,6 +25,7 @@ from tests.kafka.mirrors import wait
 from tests.process.nodes import NodeProcess
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(300)]
+PAGE = Path(__file__).parents[2] / "docs" / "kafka.md"
 PEM = Path(__file__).parents[1] / "process" / "localhost.pem"
 USER, PASSWORD = "eventlog", "planted-a4f1c0d2"  # what is searched for afterwards
 
@@ -189,3 +190,46 @@ def test_a_right_that_is_taken_away_is_asked_for_and_given_back(brokers: str, tm
             client.mirrors.resume("c")
         wait(client, "c")
         assert client.mirrors.verify("c").is_alike
+
+
+NEEDS = re.compile(r"^\| (topic|transactional id) \| `([^`]+)` \| ([A-Za-z, ]+) \|", re.MULTILINE)
+KINDS = {"topic": ResourceType.TOPIC, "transactional id": ResourceType.TRANSACTIONAL_ID}
+
+
+def granted(brokers: str, page: str) -> None:
+    """Give the user the rights that the page names for the topics of cache `orders`, and no other."""
+    rows = NEEDS.findall(page)
+    assert len(rows) == 4
+    settings = {"bootstrap.servers": brokers, "security.protocol": "SASL_SSL", "ssl.ca.location": str(PEM)}
+    admin = AdminClient(settings | {"sasl.mechanism": "PLAIN", "sasl.username": "broker", "sasl.password": "broker"})
+    for kind, name, operations in rows:
+        pattern = ResourcePatternType.PREFIXED if name.endswith("*") and name != "*" else ResourcePatternType.LITERAL
+        what = (KINDS[kind], name.rstrip("*") or "*", pattern)
+        for operation in operations.split(", "):
+            known = AclOperation[re.sub(r"(?<=[a-z])(?=[A-Z])", "_", operation).upper()]
+            rule = AclBinding(*what, f"User:{USER}", "*", known, AclPermissionType.ALLOW)
+            for made in admin.create_acls([rule]).values():
+                made.result()
+
+
+def test_the_rights_that_the_page_names_are_enough(tmp_path: Path) -> None:
+    password = tmp_path / "password"
+    password.write_text(PASSWORD)
+    secured = Secured(pem=PEM, user=USER, password=PASSWORD)
+    settings = {"allow.everyone.if.no.acl.found": "false"}
+    with KafkaBrokers(tmp_path / "kafka", 1, quick=True, secure=secured, settings=settings) as running:
+        brokers = running.addresses.replace("127.0.0.1", "localhost")
+        config = configured(tmp_path, brokers, "PLAIN", password)
+        granted(brokers, PAGE.read_text())
+        with NodeProcess(tmp_path / "node", "--config", str(config), "--segments", "8") as node, blocking.connect(node.address) as client:
+            cache = client.create_cache("orders")
+            cache.put("k", 1)
+            until_ready(client, "orders")
+            client.mirrors.add("orders", kafka="main", partitions=2, on_too_large="dead-letter")
+            wait(client, "orders")
+            client.mirrors.pause("orders")
+            cache.put("k", 2)
+            client.mirrors.resume("orders")
+            wait(client, "orders")
+            assert client.mirrors.verify("orders").is_alike
+            client.mirrors.remove("orders")

@@ -33,6 +33,7 @@ class Held:
     asked: Asked
     is_answer: bool
     who: bytes
+    passing: int = 0
     answer: bytes = b""
     has_come: threading.Event = field(default_factory=threading.Event)
     is_answered: threading.Event = field(default_factory=threading.Event)
@@ -80,9 +81,12 @@ class Gate:
         if self._tasks:
             await asyncio.wait(self._tasks)
 
-    def hold(self, asked: Asked, *, who: str, is_answer: bool = False) -> Held:
-        """Hold the next request of a kind that names a transactional id before the broker hears of it, or its answer once it was done."""
-        held = Held(asked=asked, is_answer=is_answer, who=who.encode())
+    def hold(self, asked: Asked, *, who: str, is_answer: bool = False, passing: int = 0) -> Held:
+        """Hold the next request of a kind that names a transactional id before the broker hears of it, or its answer once it was done.
+
+        So many of the kind are let through before.
+        """
+        held = Held(asked=asked, is_answer=is_answer, who=who.encode(), passing=passing)
         self._held.append(held)
         return held
 
@@ -94,6 +98,9 @@ class Gate:
         key, _, number = _REQUEST.unpack_from(frame)
         head = frame[:_HEAD_BYTES]
         found = next((held for held in self._held if not held.has_come.is_set() and held.asked == key and held.who in head), None)
+        if found is not None and found.passing:
+            found.passing -= 1
+            return number, None
         return number, found
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

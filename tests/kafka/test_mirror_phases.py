@@ -19,14 +19,17 @@ ROWS = 300
 WITHIN_S = 60
 TRANSACTION_S = 120  # within which Kafka gives up what nobody ends: after 60 s, and it looks every 10
 FENCED = (47, 90)
+FIRST, OF_EVENTS = 0, 1  # a shard's first transaction is that by which it learns where the progress ends
 PHASES = {
-    "a producer is asked for": (Asked.PRODUCER, False),
-    "its producer is open": (Asked.PRODUCER, True),
-    "before it begins": (Asked.PARTITIONS, False),
-    "before its data": (Asked.DATA, False),
-    "behind its data": (Asked.DATA, True),
-    "before its commit": (Asked.END, False),
-    "behind its commit": (Asked.END, True),
+    "a producer is asked for": (Asked.PRODUCER, False, FIRST),
+    "its producer is open": (Asked.PRODUCER, True, FIRST),
+    "before the end of the progress is told": (Asked.END, False, FIRST),
+    "behind the end of the progress": (Asked.END, True, FIRST),
+    "before it begins": (Asked.PARTITIONS, False, OF_EVENTS),
+    "before its data": (Asked.DATA, False, OF_EVENTS),
+    "behind its data": (Asked.DATA, True, OF_EVENTS),
+    "before its commit": (Asked.END, False, OF_EVENTS),
+    "behind its commit": (Asked.END, True, OF_EVENTS),
 }
 
 
@@ -57,11 +60,11 @@ class Gated:
             else:
                 return
 
-    def hold(self, asked: Asked, *, is_answer: bool) -> Held:
+    def hold(self, asked: Asked, *, is_answer: bool, transaction: int = OF_EVENTS) -> Held:
         """Begin the mirror anew with something to write, and hold what its first shard asks for; return when it has."""
         self.client.mirrors.pause(self.name)
         self.write()
-        held = self._gate.hold(asked, who=f".{self.name}.0", is_answer=is_answer)
+        held = self._gate.hold(asked, who=f".{self.name}.0", is_answer=is_answer, passing=transaction)
         self.client.mirrors.resume(self.name)
         held.wait()
         return held
@@ -112,9 +115,9 @@ def gated(cluster: ClusterProcesses, gate: Gate, gated_broker: str, name: str) -
 
 @pytest.mark.parametrize("phase", PHASES)
 def test_a_node_is_killed_and_what_it_asked_comes_late(gated: Gated, phase: str) -> None:
-    asked, is_answer = PHASES[phase]
+    asked, is_answer, transaction = PHASES[phase]
     for _ in range(2):  # in the first transaction of all, and in a later one
-        held = gated.hold(asked, is_answer=is_answer)
+        held = gated.hold(asked, is_answer=is_answer, transaction=transaction)
         gated.cluster.kill(gated.owner())
         gated.until_others_wrote()
         if is_answer and asked is Asked.END:

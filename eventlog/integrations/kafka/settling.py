@@ -9,12 +9,15 @@ What was decided shows where the marker came: in the progress, or where that is 
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from eventlog.arrays import Ints
+from eventlog.events import Kind
+from eventlog.ids import ID_MAX
 from eventlog.integrations.kafka.copying import Stopped
+from eventlog.kafka.records import KIND_LETTERS
 from eventlog.limits import MIRROR_TRANSACTION_EVENTS_MAX
 from eventlog.mirror import progress
 from eventlog.mirror.book import Mirror
@@ -61,37 +64,37 @@ class LeftOpen:
         is_commit = await self._is_seen(upto)
         if not is_commit and progress.tells_entries(told, self.mirror, self.shard):
             raise Stopped(self._undecided())
-        await self._settle([place], is_commit=is_commit)
+        await self._settle(place, is_commit=is_commit)
 
     async def settle_events(self, at: SegmentPositions, *, has_entries: bool) -> None:
         """Settle the partitions of the events, by the committed progress: events up to there are committed.
 
+        So are entries of the state, once the progress says that all of them are written.
+
         Raises:
             Trouble: nobody knows whether they are.
-            Stopped: what is open are entries of the state, of which progress does not tell the ids.
+            Stopped: not all entries are written, and progress does not tell which are.
         """
-        data = [place for place in self.begins if place[0] != self.mirror.progress_topic]
-        if data and has_entries:
-            raise Stopped(self._undecided())
         upto = dict(zip(at.of.tolist(), at.ids.tolist(), strict=True))
-        for place in data:
-            records = await self.kafka.behind(*place, self.begins[place], is_committed=False)
-            await self._settle([place], is_commit=any(id_ <= upto.get(segment, 0) for segment, id_ in _events(records)))
+        for place in (place for place in self.begins if place[0] != self.mirror.progress_topic):
+            told = _told(await self.kafka.behind(*place, self.begins[place], is_committed=False))
+            if has_entries and any(one.is_entry for one in told):
+                raise Stopped(self._undecided())
+            await self._settle(place, is_commit=any(one.is_entry or one.id <= upto.get(one.segment, 0) for one in told))
 
     async def _is_seen(self, upto: dict[int, int]) -> bool:
         """Return whether readers of committed records see one of the events up to which a transaction went."""
         topic, partitions = self.mirror.topic, self.mirror.partitions
         for partition in {segment % partitions for segment in upto} - {number for name, number in self.begins if name == topic}:
             records = await self.kafka.behind(topic, partition, -_LAST_RECORDS, is_committed=True)
-            if any(segment in upto and id_ >= upto[segment] for segment, id_ in _events(records)):
+            if any(not one.is_entry and one.id >= upto.get(one.segment, ID_MAX) for one in _told(records)):
                 return True
         return False
 
-    async def _settle(self, places: list[Place], *, is_commit: bool) -> None:
-        for topic, partition in places:
-            where = f"mirror={self.mirror.name} shard={self.shard} topic={topic} partition={partition}"
-            log.warning("mirror_settles %s as=%s", where, "committed" if is_commit else "aborted")
-        await self.writer.settle(places, is_commit=is_commit)
+    async def _settle(self, place: Place, *, is_commit: bool) -> None:
+        where = f"mirror={self.mirror.name} shard={self.shard} topic={place[0]} partition={place[1]}"
+        log.warning("mirror_settles %s as=%s", where, "committed" if is_commit else "aborted")
+        await self.writer.settle([place], is_commit=is_commit)
 
     def _undecided(self) -> Reaction:
         named = ", ".join(f"partition {number} of {topic} at offset {begin}" for (topic, number), begin in sorted(self.begins.items()))
@@ -103,6 +106,14 @@ class LeftOpen:
         return Reaction(next="stop", state="halted", why=why)
 
 
-def _events(records: Sequence[TopicRecord]) -> list[tuple[int, int]]:
-    """Return segment and id of what records tell of."""
-    return [(int.from_bytes(one.headers["off"][:4]), int.from_bytes(one.headers["id"])) for one in records if "off" in one.headers]
+class _Told(NamedTuple):
+    """What a record tells of."""
+
+    segment: int
+    id: int
+    is_entry: bool
+
+
+def _told(records: Iterable[TopicRecord]) -> list[_Told]:
+    found = [one.headers for one in records if "off" in one.headers]  # all but what somebody put in by hand
+    return [_Told(int.from_bytes(one["off"][:4]), int.from_bytes(one["id"]), one["kind"] == KIND_LETTERS[Kind.STATE]) for one in found]

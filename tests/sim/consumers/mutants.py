@@ -60,7 +60,7 @@ def _look_for_nothing(original: Any) -> Any:
 
 
 def _settle_as(*, committed: bool) -> Any:
-    return lambda original: lambda self, places, **_: original(self, places, is_commit=committed)
+    return lambda original: lambda self, place, **_: original(self, place, is_commit=committed)
 
 
 def _settle_nothing(_original: Any) -> Any:

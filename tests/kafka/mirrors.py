@@ -119,7 +119,7 @@ def wait(client: blocking.Client, mirror: str) -> None:
     """Wait until all that was written before this is in Kafka."""
     found = client.mirrors.status(mirror, wait_ms=WAIT_MS)
     assert not found.is_behind, found
-    assert {shard.state for shard in found.shards} <= {"running", "starting"}  # one that has nothing to write may not have begun
+    assert {shard.state for shard in found.shards} <= {"running", "starting"}, found  # one that has nothing to write may not have begun
 
 
 def folded(records: list[Record]) -> dict[str, Any]:

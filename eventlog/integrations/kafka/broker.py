@@ -51,6 +51,7 @@ _READ_MS: Final = 200
 _TOPIC_EXISTS: Final = 36
 _RECORD_BYTES_MAX: Final = "max.message.bytes"
 _IN_SYNC_MIN: Final = "min.insync.replicas"
+_MOVING: Final = frozenset({UNKNOWN_TOPIC, NO_LEADER, 6})  # a partition has another leader, or one that has not heard of it yet
 _TRANSACTIONS: Final = "__transaction_state"  # the brokers' own topic
 _CODES: Final = {ProducerFenced: 90, RecordTooLargeError: 10, AuthenticationFailedError: 58}
 """Numbers of what aiokafka says in words of its own."""
@@ -457,30 +458,38 @@ class AioWriter:
         Where brokers do not say, or not to this user, there is none as far as anybody knows.
 
         Raises:
-            Trouble: Kafka is away, or partitions have other leaders by now.
+            Trouble: Kafka is away, or nobody leads a partition for a while.
         """
-        client, own = self._producer.client, self._producer._txn_manager.producer_id  # noqa: SLF001 -- nothing else tells it
-        found: dict[tuple[str, int], int] = {}
         async with _told():
-            led: dict[int | None, dict[str, list[int]]] = {}
-            for topic, numbers in topics.items():
-                await self._producer.partitions_for(topic)  # so that the client knows the leaders
-                for number in numbers:
-                    leader = client.cluster.leader_for_partition(TopicPartition(topic, number))
-                    led.setdefault(leader, {}).setdefault(topic, []).append(number)
-            for leader, partitions in led.items():
-                if leader is None or leader < 0:
-                    raise Trouble(NO_LEADER, f"nobody leads a partition of {', '.join(partitions)}")
-                await client.ready(leader)
+            while True:
                 try:
-                    answer = await client.send(leader, DescribeProducers(partitions))
+                    return await self._left_open(topics)
                 except IncompatibleBrokerVersion:
-                    return {}  # from before 2.8, which had no such faults
-                opened, refused = open_of(answer, own)
-                found |= opened
-                for topic, number, code in refused:
-                    if code != NOT_ALLOWED:
-                        raise Trouble(code, f"partition {number} of topic {topic}: {for_code(code).__name__}")
+                    return {}  # brokers from before 2.8 do not know the question, and had no such faults
+                except Trouble as trouble:
+                    if trouble.code not in _MOVING:
+                        raise
+                await self._producer.client.force_metadata_update()
+                await asyncio.sleep(_AGAIN_S)
+
+    async def _left_open(self, topics: Mapping[str, Sequence[int]]) -> dict[tuple[str, int], int]:
+        client, own = self._producer.client, self._producer._txn_manager.producer_id  # noqa: SLF001 -- nothing else tells it
+        led: dict[int | None, dict[str, list[int]]] = {}
+        for topic, numbers in topics.items():
+            await self._producer.partitions_for(topic)  # so that the client knows the leaders
+            for number in numbers:
+                leader = client.cluster.leader_for_partition(TopicPartition(topic, number))
+                led.setdefault(leader, {}).setdefault(topic, []).append(number)
+        found: dict[tuple[str, int], int] = {}
+        for leader, partitions in led.items():
+            if leader is None or leader < 0:
+                raise Trouble(NO_LEADER, f"nobody leads a partition of {', '.join(partitions)}")
+            await client.ready(leader)
+            opened, refused = open_of(await client.send(leader, DescribeProducers(partitions)), own)
+            found |= opened
+            for topic, number, code in refused:
+                if code != NOT_ALLOWED:
+                    raise Trouble(code, f"partition {number} of topic {topic}: {for_code(code).__name__}")
         return found
 
     async def settle(self, places: Iterable[tuple[str, int]], *, is_commit: bool) -> None:

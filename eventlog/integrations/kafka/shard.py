@@ -24,7 +24,7 @@ from eventlog.mirror import progress, signals
 from eventlog.mirror.book import Mirror
 from eventlog.mirror.broker import Kafka, Trouble
 from eventlog.mirror.letters import Parted, Room
-from eventlog.mirror.outcomes import MADE_ANEW, NOT_ALLOWED, Reaction, ShardState, give_way, outcome_of, outcome_of_error
+from eventlog.mirror.outcomes import MADE_ANEW, NO_LEADER, NOT_ALLOWED, Reaction, ShardState, give_way, outcome_of, outcome_of_error
 from eventlog.mirror.progress import StaleTerm
 from eventlog.mirror.report import Report
 from eventlog.mirror.shards import segments_of, transactional_id
@@ -173,11 +173,15 @@ class Shard:
     async def _check_topics(self, kafka: Kafka) -> None:
         mirror, wanted = self._mirror, self._mirror.topics()
         found: dict[str, int] = {}
-        for _ in range(_LOOKS):
-            found = await kafka.partitions(list(wanted))
+        for left in reversed(range(_LOOKS)):
+            try:
+                found = await kafka.partitions(list(wanted))
+            except Trouble as trouble:
+                if trouble.code != NO_LEADER or not left:
+                    raise
             if len(found) == len(wanted):
                 break
-            await asyncio.sleep(_LOOK_AGAIN_S)  # a broker that has just begun may not know of it yet
+            await asyncio.sleep(_LOOK_AGAIN_S)  # a broker that has just begun may not know of it yet, and one that was killed is followed
         for topic, partitions in wanted.items():
             if topic not in found:
                 why = f"topic {topic} was deleted: eventlog mirror remove {mirror.name}, and add it again"

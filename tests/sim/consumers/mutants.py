@@ -317,14 +317,14 @@ CONSUMER_MUTANTS: Final = (
         name="progress read up to where a former leader says that it ends",
         target="eventlog.mirror.progress:begin_of",
         make=instead(_no_record),
-        seed=100000,
+        seed=0,
         world="mirror",
     ),
     Mutant(
         name="what Kafka left open of a transaction not looked for",
         target="eventlog.integrations.kafka.settling:LeftOpen.found",
         make=_look_for_nothing,
-        seed=200002,
+        seed=200021,
         world="mirror",
     ),
     Mutant(
@@ -338,14 +338,14 @@ CONSUMER_MUTANTS: Final = (
         name="what Kafka left open of a transaction committed in any case",
         target="eventlog.integrations.kafka.settling:LeftOpen._settle",
         make=_settle_as(committed=True),
-        seed=100028,
+        seed=200069,
         world="mirror",
     ),
     Mutant(
         name="what Kafka left open of the last transaction not looked for",
         target=f"{_COPYING}:Copying._settle",
         make=_settle_nothing,
-        seed=200002,
+        seed=73,
         world="mirror",
     ),
     Mutant(

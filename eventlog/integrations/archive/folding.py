@@ -114,7 +114,7 @@ def _see(firsts: Ints, events: pa.Table | pa.RecordBatch) -> None:
 
 def _last_of_each(tables: Iterable[pa.Table]) -> pa.Table:
     """Return of each key the row with the highest id."""
-    whole = pa.concat_tables(tables).combine_chunks()
+    whole = pa.concat_tables(tables)
     lasts = whole.group_by("key").aggregate([("id", "max")]).column("id_max")
     return whole.filter(pc.is_in(whole.column("id"), lasts.combine_chunks()))
 

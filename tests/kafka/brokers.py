@@ -10,7 +10,7 @@ from pathlib import Path
 
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic, RecordsToDelete
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
-from aiokafka.errors import KafkaError, PolicyViolationError
+from aiokafka.errors import KafkaError, NodeNotReadyError, PolicyViolationError
 from aiokafka.structs import TopicPartition
 
 from benchmarks.peers.kafka import KafkaBrokers
@@ -103,12 +103,12 @@ def emptied(topic: str) -> Deed:
 
     async def empty(client: AIOKafkaAdminClient) -> None:
         also = ConfigResource(ConfigResourceType.TOPIC, topic, configs={"cleanup.policy": "compact,delete"})
-        await client.alter_configs([also])
         while True:
             try:
+                await client.alter_configs([also])
                 await client.delete_records({TopicPartition(topic, 0): RecordsToDelete(before_offset=-1)})
-            except PolicyViolationError:
-                await asyncio.sleep(0.1)  # the broker has not heard of the other policy yet
+            except (PolicyViolationError, NodeNotReadyError):
+                await asyncio.sleep(0.1)  # the broker has not heard of the other policy yet, or comes back from a fault
             else:
                 return
 

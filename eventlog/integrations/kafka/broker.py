@@ -264,9 +264,12 @@ class AioKafka:
                 await asyncio.sleep(_AGAIN_S)
 
     async def _is_there(self, topic: str) -> bool:
-        with suppress(Trouble):  # one that has just been made may have no leader yet
+        try:
             return topic in await self.partitions([topic])
-        return False
+        except Trouble as trouble:
+            if trouble.code != NO_LEADER:  # which one that has just been made may not have yet
+                raise
+            return False
 
     async def delete(self, topic: str) -> None:
         """Delete a topic; one that is not there is one that was deleted. Raises Trouble."""

@@ -181,7 +181,9 @@ class Shard:
                     raise
             if len(found) == len(wanted):
                 break
-            await asyncio.sleep(_LOOK_AGAIN_S)  # a broker that has just begun may not know of it yet, and one that was killed is followed
+            await asyncio.sleep(
+                _LOOK_AGAIN_S
+            )  # a broker that has just begun may not know of it, and one that was killed may not be followed yet
         for topic, partitions in wanted.items():
             if topic not in found:
                 why = f"topic {topic} was deleted: eventlog mirror remove {mirror.name}, and add it again"

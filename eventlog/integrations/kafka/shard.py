@@ -128,7 +128,8 @@ class Shard:
             at = progress.places(records, mirror, of=own, cluster=cluster, term=term)
             async with ground.source(mirror) as source:
                 has_begun = await self._check_progress(kafka, records, own, source)
-                await left.settle_events(at, has_entries=mirror.has_snapshot and not snapshot.is_done)
+                async with self._patient(kafka):
+                    await left.settle_events(at, has_entries=mirror.has_snapshot and not snapshot.is_done)
                 is_whole = all(progress.are_told(records, mirror, own))
                 first = signals.beginning(cluster=cluster, cache_id=mirror.cache_id, segments=ground.segments, of=own)
                 asked = progress.signal_of(records, mirror, self.report.shard, cluster=cluster, term=term)
@@ -181,9 +182,8 @@ class Shard:
                     raise
             if len(found) == len(wanted):
                 break
-            await asyncio.sleep(
-                _LOOK_AGAIN_S
-            )  # a broker that has just begun may not know of it, and one that was killed may not be followed yet
+            # A broker that has just begun may not know of a topic yet, and a leader that was killed have no successor.
+            await asyncio.sleep(_LOOK_AGAIN_S)
         for topic, partitions in wanted.items():
             if topic not in found:
                 why = f"topic {topic} was deleted: eventlog mirror remove {mirror.name}, and add it again"

@@ -2,11 +2,15 @@
 
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from eventlog.kafka.records import RecordBatch
 
 RECORD_BYTES_MAX_DEFAULT: Final = 1_048_588  # of a topic of which nothing else is known: Kafka's own for max.message.bytes
+
+
+Place: TypeAlias = tuple[str, int]
+"""A topic, and one of its partitions."""
 
 
 class Trouble(Exception):
@@ -48,14 +52,14 @@ class TransactionWriter(Protocol):
         """
         ...
 
-    async def left_open(self, topics: Mapping[str, Sequence[int]]) -> dict[tuple[str, int], int]:
+    async def left_open(self, topics: Mapping[str, Sequence[int]]) -> dict[Place, int]:
         """Return in which of some partitions a transaction of this writer's id is open, and the offset of its first record there.
 
         To be asked while the writer has none open: so Kafka has ended it, and not there.
         """
         ...
 
-    async def settle(self, places: Iterable[tuple[str, int]], *, is_commit: bool) -> None:
+    async def settle(self, places: Iterable[Place], *, is_commit: bool) -> None:
         """End what was left open in partitions, as committed or as aborted. Raises Trouble: nobody knows whether it has."""
         ...
 

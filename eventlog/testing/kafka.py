@@ -11,10 +11,10 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Final, Protocol, TypeAlias
+from typing import Final, Protocol
 
 from eventlog.kafka.records import RecordBatch
-from eventlog.mirror.broker import RECORD_BYTES_MAX_DEFAULT, TopicRecord, Trouble
+from eventlog.mirror.broker import RECORD_BYTES_MAX_DEFAULT, Place, TopicRecord, Trouble
 from eventlog.mirror.outcomes import BAD_SETTING, NO_LEADER, UNKNOWN_TOPIC
 
 FENCED: Final = 90
@@ -25,10 +25,6 @@ _LOOK_AGAIN_S: Final = 0.05
 _READ_S: Final = 30.0
 RECORDS_MAX: Final = 1 << 30
 _READ_MAX: Final = 100
-
-
-Place: TypeAlias = tuple[str, int]
-"""A topic, and one of its partitions."""
 
 
 class Faults(Protocol):

@@ -36,7 +36,7 @@ from eventlog.integrations.kafka.producers import DescribeProducers, open_of
 from eventlog.integrations.kafka.shared_reads import SharedReads
 from eventlog.kafka.records import RecordBatch
 from eventlog.limits import MIRROR_BATCH_BYTES_MAX
-from eventlog.mirror.broker import RECORD_BYTES_MAX_DEFAULT, TopicRecord, Trouble
+from eventlog.mirror.broker import RECORD_BYTES_MAX_DEFAULT, Place, TopicRecord, Trouble
 from eventlog.mirror.outcomes import NO_COORDINATOR, NO_LEADER, NOT_ALLOWED, OTHER_TOPIC, UNKNOWN_TOPIC, TopicReplicas, hindrance
 from eventlog.node.outbound import KafkaConnection, Outbound, secret
 
@@ -413,7 +413,7 @@ class AioWriter:
     def __init__(self, producer: AIOKafkaProducer) -> None:
         self._producer = producer
         self.records = 0
-        self._ends: dict[tuple[str, int], int] = {}
+        self._ends: dict[Place, int] = {}
 
     @property
     def is_worn(self) -> bool:
@@ -455,7 +455,7 @@ class AioWriter:
         self.records += sum(batch.count for some in batches.values() for batch in some) + len(progress)
         return self._ends[(progress_topic, 0)] if progress else 0
 
-    async def left_open(self, topics: Mapping[str, Sequence[int]]) -> dict[tuple[str, int], int]:
+    async def left_open(self, topics: Mapping[str, Sequence[int]]) -> dict[Place, int]:
         """Return in which of some partitions a transaction of this writer's id is open, and the offset of its first record there.
 
         Where brokers do not say, or not to this user, there is none as far as anybody knows.
@@ -475,7 +475,7 @@ class AioWriter:
                 await self._producer.client.force_metadata_update()
                 await asyncio.sleep(_AGAIN_S)
 
-    async def _left_open(self, topics: Mapping[str, Sequence[int]]) -> dict[tuple[str, int], int]:
+    async def _left_open(self, topics: Mapping[str, Sequence[int]]) -> dict[Place, int]:
         client, own = self._producer.client, self._producer._txn_manager.producer_id  # noqa: SLF001 -- nothing else tells it
         led: dict[int | None, dict[str, list[int]]] = {}
         for topic, numbers in topics.items():
@@ -483,7 +483,7 @@ class AioWriter:
             for number in numbers:
                 leader = client.cluster.leader_for_partition(TopicPartition(topic, number))
                 led.setdefault(leader, {}).setdefault(topic, []).append(number)
-        found: dict[tuple[str, int], int] = {}
+        found: dict[Place, int] = {}
         for leader, partitions in led.items():
             if leader is None or leader < 0:
                 raise Trouble(NO_LEADER, f"nobody leads a partition of {', '.join(partitions)}")
@@ -495,7 +495,7 @@ class AioWriter:
                     raise Trouble(code, f"partition {number} of topic {topic}: {for_code(code).__name__}")
         return found
 
-    async def settle(self, places: Iterable[tuple[str, int]], *, is_commit: bool) -> None:
+    async def settle(self, places: Iterable[Place], *, is_commit: bool) -> None:
         """End what was left open in partitions, as committed or as aborted: by a transaction that touches them, and writes nothing.
 
         Raises:

@@ -5,6 +5,8 @@ from typing import ClassVar, Final
 from aiokafka.protocol.api import Request, RequestStruct, Response
 from aiokafka.protocol.types import CompactArray, CompactString, Int16, Int32, Int64, Schema, TaggedFields
 
+from eventlog.mirror.broker import Place
+
 _KEY: Final = 61
 
 
@@ -76,9 +78,9 @@ class DescribeProducers(Request[_RequestStruct]):  # type: ignore[misc]
         return request_struct_class(self._topics, {})
 
 
-def open_of(answer: Response, producer_id: int) -> tuple[dict[tuple[str, int], int], list[tuple[str, int, int]]]:
+def open_of(answer: Response, producer_id: int) -> tuple[dict[Place, int], list[tuple[str, int, int]]]:
     """Return where transactions of a producer are open, with the offsets of their first records; and what was refused, by number."""
-    found: dict[tuple[str, int], int] = {}
+    found: dict[Place, int] = {}
     refused: list[tuple[str, int, int]] = []
     for topic in answer.to_object()["topics"]:
         for partition in topic["partitions"]:

@@ -21,14 +21,13 @@ from eventlog.kafka.records import KIND_LETTERS
 from eventlog.limits import MIRROR_TRANSACTION_EVENTS_MAX
 from eventlog.mirror import progress
 from eventlog.mirror.book import Mirror
-from eventlog.mirror.broker import Kafka, TopicRecord, TransactionWriter
+from eventlog.mirror.broker import Kafka, Place, TopicRecord, TransactionWriter
 from eventlog.mirror.outcomes import Reaction
 from eventlog.mirror.shards import partitions_of
 from eventlog.read.position import SegmentPositions
 
 log = logging.getLogger("eventlog.mirror")
 _LAST_RECORDS: Final = 3 * MIRROR_TRANSACTION_EVENTS_MAX  # of a partition: those of a transaction, its tombstones and its markers
-Place = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

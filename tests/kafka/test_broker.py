@@ -212,3 +212,34 @@ def test_what_aiokafka_forgets_is_not_printed_and_all_else_is(caplog: pytest.Log
 
     asyncio.run(act())
     assert [record.exc_info[0] for record in caplog.records if record.exc_info] == [ValueError]
+
+
+class Silent:
+    """A producer to which no broker says anything."""
+
+    def __init__(self) -> None:
+        self.aborted = 0
+
+    async def begin_transaction(self) -> None:
+        pass
+
+    async def send(self, *_: object, **__: object) -> "asyncio.Future[None]":
+        return asyncio.get_running_loop().create_future()
+
+    async def abort_transaction(self) -> None:
+        self.aborted += 1
+
+
+@pytest.mark.parametrize("is_cancelled", [True, False])
+def test_a_transaction_that_takes_too_long_is_not_given_up_by_its_writer(is_cancelled: bool) -> None:
+    async def work() -> None:
+        producer = Silent()
+        writing = asyncio.create_task(AioWriter(producer, within_s=0.05).write({}, progress_topic="p", progress={b"k": b"v"}))
+        if is_cancelled:
+            await asyncio.sleep(0)
+            writing.cancel()
+        with pytest.raises(asyncio.CancelledError if is_cancelled else Trouble):
+            await writing
+        assert producer.aborted == is_cancelled
+
+    asyncio.run(work())

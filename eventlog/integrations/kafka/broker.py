@@ -410,8 +410,10 @@ async def _setting(admin: AIOKafkaAdminClient, topic: str, name: str) -> int | N
 class AioWriter:
     """Writes transactions, one after the other. After trouble it is of no use any more: what became of the last one is in the progress."""
 
-    def __init__(self, producer: AIOKafkaProducer) -> None:
+    def __init__(self, producer: AIOKafkaProducer, *, within_s: float = TRANSACTION_S) -> None:
+        """Take a producer that has begun; a transaction may take `within_s`."""
         self._producer = producer
+        self._within_s = within_s
         self.records = 0
         self._ends: dict[Place, int] = {}
 
@@ -434,7 +436,7 @@ class AioWriter:
         """
         producer = self._producer
         try:
-            async with asyncio.timeout(TRANSACTION_S) as limit:
+            async with asyncio.timeout(self._within_s) as limit:
                 await producer.begin_transaction()
                 try:
                     await self._send(batches, progress_topic=progress_topic, progress=progress)
@@ -502,7 +504,7 @@ class AioWriter:
             Trouble: nobody knows whether it has.
         """
         producer = self._producer
-        async with _told(TRANSACTION_S):
+        async with _told(self._within_s):
             await producer.begin_transaction()
             for topic, number in places:
                 producer._txn_manager.maybe_add_partition_to_txn(TopicPartition(topic, number))  # noqa: SLF001 -- only sending does else

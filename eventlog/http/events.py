@@ -40,8 +40,9 @@ PARAMETERS: Final = frozenset(
 class Events:
     """The route of a cache's events."""
 
-    def __init__(self, core: LocalCore) -> None:
+    def __init__(self, core: LocalCore, *, head_s: float = HEAD_S) -> None:
         self._core = core
+        self._head_s = head_s
 
     def routes(self) -> list[Route]:
         """Return what is served here."""
@@ -61,7 +62,7 @@ class Events:
             raise InvalidArgument(why="wait is for a request that ends: leave it out, or give follow=false")
         place = _id if _is_ordered(wanted) else _position
         form: Form = _ServerSent(place) if is_server_sent else _Lines(place)
-        stream = EventStream(call.request, form, self._core.shared, head_s=HEAD_S if wanted["follow"] else ENDING_HEAD_S)
+        stream = EventStream(call.request, form, self._core.shared, head_s=self._head_s if wanted["follow"] else ENDING_HEAD_S)
         async with self._core.reads(call.text("cache")) as cache:
             if call.request.method == "HEAD":
                 return web.Response(headers=stream.headers)

@@ -20,7 +20,7 @@ from eventlog.errors import BadConfig, EventLogError, ForeignPage, Overloaded, U
 from eventlog.http.bulk import Bulk
 from eventlog.http.calls import JSON, BodyBounds, Call, Route, called, check_encoding, check_page, invite, path_of, refusal
 from eventlog.http.entries import CacheRoutes, EntryRoutes
-from eventlog.http.events import Events
+from eventlog.http.events import HEAD_S, Events
 from eventlog.http.groups import GroupRoutes
 from eventlog.http.listeners import ListenerRoutes
 from eventlog.http.local import InsideRoads, LocalCore
@@ -67,6 +67,7 @@ class ApiOptions:
     own_names: Collection[str] = ()
     connections_max: int = API_CONNECTIONS_MAX
     body_ms_max: int = BODY_MS_MAX
+    head_s: float = HEAD_S
 
 
 class Api:
@@ -81,7 +82,7 @@ class Api:
         self._shared = SharedAnswers()
         core = LocalCore(self._roads, self._shared)
         self._groups = GroupRoutes(core)
-        parts = (CacheRoutes(core), Bulk(core), EntryRoutes(core), Events(core), ListenerRoutes(core), self._groups)
+        parts = (CacheRoutes(core), Bulk(core), EntryRoutes(core), Events(core, head_s=options.head_s), ListenerRoutes(core), self._groups)
         document = Route(path=DOCUMENT, handlers={"GET": _document}, parameters={})
         self.routes = [document, *(route for part in parts for route in part.routes())]
         self._connections: set[object] = set()
@@ -181,11 +182,13 @@ class HttpServer:
         first_s: float = FIRST_S,
         body_s: float = BODY_S,
         body_bytes_max: int = BODY_BYTES_MAX,
+        stop_s: float = STOP_S,
     ) -> None:
         self._idle_s = idle_s
         self._first_s = first_s
         self._body_s = body_s
         self._body_bytes_max = body_bytes_max
+        self._stop_s = stop_s
         self._probes = probes
         self._registry = registry
         self._bound = bound
@@ -210,12 +213,12 @@ class HttpServer:
             access_log=None,
             auto_decompress=False,
             keepalive_timeout=self._idle_s,
-            lingering_time=STOP_S,
+            lingering_time=self._stop_s,
             max_line_size=LINE_BYTES_MAX,
             logger=log,
         )
         server.lost = self._lost
-        self._runner = web.ServerRunner(server, shutdown_timeout=STOP_S)
+        self._runner = web.ServerRunner(server, shutdown_timeout=self._stop_s)
         await self._runner.setup()
         try:
             self._listening = await asyncio.get_running_loop().create_server(self._accept, sock=self._bound, backlog=CONNECTIONS_MAX)

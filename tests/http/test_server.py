@@ -5,7 +5,6 @@ import asyncio
 import pytest
 
 from eventlog.errors import CacheNotFound
-from eventlog.http.events import HEAD_S
 from eventlog.http.server import CONNECTIONS_MAX, STOP_S, Api, ApiOptions, HttpServer, Probes, render
 from eventlog.transport.connection import Exchange
 from eventlog.transport.server import bind
@@ -14,14 +13,14 @@ from tests.loops import WITHIN_S
 from tests.schema.registries import Alone, body, record
 
 
-def serving(probes: Probes, *, api: Api | None = None, **options) -> HttpServer:
-    return HttpServer(probes, bind("127.0.0.1", 0), api=api or api_of(), **options)
+def serving(probes: Probes, *, api: Api | None = None, stop_s: float = 0.02, **options) -> HttpServer:
+    return HttpServer(probes, bind("127.0.0.1", 0), api=api or api_of(), stop_s=stop_s, **options)
 
 
 @pytest.mark.parametrize("request_", [b"GET / HTTP/1.1\r\nHost: a\r\n", b"GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n"])
 def test_a_request_that_never_ends_does_not_hold_up_the_end_of_the_node(request_: bytes) -> None:
     async def main() -> None:
-        server = serving(Probes(ready=str, metrics=str))
+        server = serving(Probes(ready=str, metrics=str), stop_s=STOP_S)
         _, writer = await asyncio.open_connection("127.0.0.1", await server.start())
         writer.write(request_)
         await writer.drain()
@@ -248,13 +247,15 @@ def test_a_body_is_bounded_in_size_and_time(sent: bytes, status: bytes) -> None:
 
 @pytest.mark.parametrize(("query", "begins"), [("", b"HTTP/1.1 404 "), ("?follow=true", b"HTTP/1.1 200 ")])
 def test_what_a_read_that_ends_is_refused_has_its_status_however_late_it_is(query: str, begins: bytes) -> None:
+    head_s = 0.02
+
     def late(exchange: Exchange) -> None:
         if exchange.kind in {"hello", "describe_cache"}:
             dispatch(exchange)
         else:
-            asyncio.get_running_loop().call_later(2 * HEAD_S, exchange.fail, CacheNotFound(cache="c"))
+            asyncio.get_running_loop().call_later(2 * head_s, exchange.fail, CacheNotFound(cache="c"))
 
-    api = Api(late, ApiOptions(body_bytes_max=1_000))
+    api = Api(late, ApiOptions(body_bytes_max=1_000, head_s=head_s))
     sent = f"GET /v1/caches/c/events{query} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n".encode()
     found = asyncio.run(told(serving(Probes(ready=str, metrics=str), api=api), sent))
     assert found.startswith(begins)

@@ -18,6 +18,7 @@ from eventlog.errors import BadConfig, EventLogError, OutboundRefused, RegistryF
 from eventlog.integrations.kafka.registries import HttpRegistry
 from eventlog.node.outbound import Outbound, RegistryConnection
 
+POLL_S = 0.005  # after which a server that is to end sees it
 PEM = Path(__file__).parents[1] / "process" / "localhost.pem"
 
 
@@ -56,7 +57,7 @@ def serving(played: Played, *, is_encrypted: bool = False) -> Iterator[Played]:
             context.load_cert_chain(PEM)
             server.socket = context.wrap_socket(server.socket, server_side=True)
         played.port = server.server_port
-        thread = threading.Thread(target=server.serve_forever)
+        thread = threading.Thread(target=server.serve_forever, args=(POLL_S,))
         thread.start()
         try:
             yield played

@@ -67,7 +67,7 @@ def test_signals_are_heard_in_order_and_an_answer_without_any_is_none():
     )
 
     async def run():
-        signals = Signals(node, inside, mirrored=lambda: {"c"}, now_ms=0)
+        signals = Signals(node, inside, mirrored=lambda: {"c"}, now_ms=0, look_s=0.001)
         following = asyncio.create_task(signals.follow())
         found, after = [], 0
         for _ in heard:

@@ -24,7 +24,7 @@ from eventlog.state.caches import Caches
 from eventlog.wire.eventlog_pb2 import Message, Poll, Watch
 
 log = logging.getLogger("eventlog.mirror")
-_LOOK_S: Final = 0.5
+LOOK_S: Final = 0.5
 _ANSWER_BYTES: Final = 64 << 10
 _SIGNALS_MAX: Final = 1_000  # that are remembered; a shard that is further behind than that misses the oldest
 _ANSWERED_MS: Final = 10_000  # what came so long before this process was answered by whoever led its segment then
@@ -55,12 +55,18 @@ class SignalsGround(Protocol):
 
 
 class Signals:
-    """The signals that this node has heard of. `mirrored` has the caches that there are mirrors of."""
+    """The signals that this node has heard of. `mirrored` has the caches that there are mirrors of.
 
-    def __init__(self, node: SignalsGround, inside: Inside, *, mirrored: Callable[[], Collection[str]], now_ms: int) -> None:
+    After each `look_s` it looks whether there is a mirror by now, and asks again where its stream has ended.
+    """
+
+    def __init__(
+        self, node: SignalsGround, inside: Inside, *, mirrored: Callable[[], Collection[str]], now_ms: int, look_s: float = LOOK_S
+    ) -> None:
         self._node = node
         self._inside = inside
         self._mirrored = mirrored
+        self._look_s = look_s
         self._answered_from_ms = now_ms - _ANSWERED_MS
         self._heard: deque[tuple[int, tuple[str, ...]]] = deque(maxlen=_SIGNALS_MAX)
         self._last = 0
@@ -81,7 +87,7 @@ class Signals:
             with suppress(EventLogError):  # a node that stops, or no primary; what is heard then is heard later
                 if cache_id := await self._cache_id():
                     await self._hear(cache_id)
-            await asyncio.sleep(_LOOK_S)
+            await asyncio.sleep(self._look_s)
 
     async def _cache_id(self) -> int:
         try:

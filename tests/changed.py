@@ -4,7 +4,7 @@ Changed is what differs from where the branch left `main`, or from the commit th
 to it. The tests are those that reach a changed file by imports, the nearest first, as many as take `TESTS_S_MAX` going by earlier
 runs; ruff and mypy see the changed files alone, and the import contracts are checked where a line of imports differs. So it takes
 seconds, also where a change at the bottom reaches nearly everything. The rest, and callers of what changed whose types no longer
-fit, are left to `make check`, which belongs before a commit; tests/process, as always, to `make test`.
+fit, are left to `make check`, which belongs before a commit; what starts processes, as always, to `make test`.
 """
 
 import ast
@@ -22,6 +22,7 @@ from typing import Any
 from xml.etree import ElementTree as ET
 
 from tests.lanes import BIN, LOGS, TOP, Lane, run_lanes
+from tests.words import NO_PROCESS, PROCESS_FOLDER, is_process_module
 
 ROOTS = {"eventlog": "eventlog", "eventlog_cli": "cli/eventlog_cli", "benchmarks": "benchmarks", "tests": "tests"}
 """The packages whose imports are followed, and their folders."""
@@ -29,7 +30,6 @@ SETTINGS = "pyproject.toml"
 """Every test and every tool runs under it: a change of it touches everything."""
 READS_SOURCE = "mark.source"
 """How tests say that they look at the files of the tree, which no import shows."""
-LEFT_OUT = "tests/process/"
 TESTS_S_MAX = 6.0
 """How long the tests of one run took together when they ran before; two processes share them."""
 FILE_S_DEFAULT = 0.4
@@ -74,11 +74,11 @@ def main(arguments: list[str]) -> int:
         [*change.files, *change.gone], needs=needs, readers=[file for file, text in texts.items() if READS_SOURCE in text]
     )
     seconds = remembered_seconds([LOGS / f"{name}.xml" for name in ("unit", "quick", "changed")])
-    near = [file for file in touched if not file.startswith(LEFT_OUT)]
+    near = [file for file in touched if not (file.startswith(PROCESS_FOLDER) or is_process_module(texts.get(file, "")))]
     tests = fitting(near, always=change.files, seconds=seconds)
     print(
         f"changed since {change.base[:12]}: {len(change.files) + len(change.gone)} files; of the {len(near)} files of tests that reach them"
-        f" the nearest {len(tests)} are run ({len(touched) - len(near)} more in {LEFT_OUT})"
+        f" the nearest {len(tests)} are run ({len(touched) - len(near)} more start processes)"
     )
     typed = tomllib.loads((TOP / SETTINGS).read_text())["tool"]["mypy"]["files"]
     is_long = sum(seconds.get(file, FILE_S_DEFAULT) for file in tests) > APART_S
@@ -178,7 +178,7 @@ def lanes_for(change: Change, *, tests: list[str], processes: int, typed: Iterab
     if tests:
         # Tests of one file stay together: what a module of them reads once, the whole tree for instance, is not read by every process.
         shared = ("-n", str(processes), "--dist", "loadfile") if processes > 1 else ("-n", "0")
-        options = ("-m", "not process", "--hypothesis-profile=quick", *shared)
+        options = ("-m", NO_PROCESS, "--hypothesis-profile=quick", *shared)
         lanes.append(
             Lane(name="changed", commands=((tool["pytest"], *options, f"--junitxml={LOGS / 'changed'}.xml", *tests),), runs_tests=True)
         )

@@ -13,10 +13,11 @@ import pytest
 from hypothesis.configuration import set_hypothesis_home_dir
 
 from tests.examples import QUICK
-from tests.words import FAULTS_HIT, UNTRIED
+from tests.words import FAULTS_HIT, NO_PROCESS, PROCESS_FOLDER, UNTRIED, is_process_module
 
 _TESTS = Path(__file__).parent
 _IS_ROOT = os.geteuid() == 0
+_PROCESS = _TESTS.parent / PROCESS_FOLDER
 PROCESS_S_MAX = 300  # a process test waits for several states, up to a minute for each
 
 set_hypothesis_home_dir(_TESTS.parent / ".build" / "hypothesis")
@@ -33,21 +34,34 @@ hypothesis.settings.load_profile("dev")
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Keep the collector from going through what the run itself consists of, again and again: it all stays to the end."""
+    """Keep the collector from going through what the run itself consists of, again and again: it all stays to the end.
+
+    What is garbage by then stays as well: to find these few megabytes takes each process a third of a second.
+    """
     gc.disable()
     try:
         return (yield)
     finally:
         gc.enable()
-        gc.collect()
         gc.freeze()
         gc.set_threshold(20_000, 20, 50)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Import no module that has process tests alone where none is wanted: that takes seconds, and packages that not all lanes have."""
+    if config.option.markexpr != NO_PROCESS:
+        return None
+    if collection_path == _PROCESS:
+        return True
+    if collection_path.suffix == ".py" and collection_path.name.startswith("test_"):
+        return is_process_module(collection_path.read_text()) or None
+    return None
 
 
 @pytest.hookimpl(tryfirst=True)  # the marks must be there before -m selects by them
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if item.path.is_relative_to(_TESTS / "process"):
+        if item.path.is_relative_to(_PROCESS):
             item.add_marker(pytest.mark.process)
             if item.get_closest_marker("timeout") is None:
                 item.add_marker(pytest.mark.timeout(PROCESS_S_MAX))

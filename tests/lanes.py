@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import IO
 from xml.etree import ElementTree as ET
 
-from tests.words import UNTRIED
+from tests.words import NO_PROCESS, UNTRIED
 
 TOP = Path(__file__).resolve().parent.parent
 LOGS = TOP / ".build" / "logs"
@@ -88,17 +88,17 @@ def lanes() -> dict[str, Lane]:
             runs_tests=True,
         ),
         Lane(name="spark", commands=((tool["pytest"], "-m", "spark", gate, report["spark"]),), runs_tests=True),
-        Lane(name="unit", commands=((tool["pytest"], "-m", "not process", gate, "-n", "2", report["unit"]),), runs_tests=True),
+        Lane(name="unit", commands=((tool["pytest"], "-m", NO_PROCESS, gate, "-n", "2", report["unit"]),), runs_tests=True),
         # The same, with the lines that no test of it passes. That takes twice the CPU, so it is run when somebody asks for it.
         Lane(
             name="coverage",
-            commands=((tool["pytest"], "-m", "not process", gate, "-n", "2", *covered, report["coverage"]),),
+            commands=((tool["pytest"], "-m", NO_PROCESS, gate, "-n", "2", *covered, report["coverage"]),),
             runs_tests=True,
         ),
         # Run before every commit: without what waits for sockets, disks and processes.
         Lane(
             name="quick",
-            commands=((tool["pytest"], "-m", "not process", "--hypothesis-profile=quick", "-n", "3", report["quick"]),),
+            commands=((tool["pytest"], "-m", NO_PROCESS, "--hypothesis-profile=quick", "-n", "3", report["quick"]),),
             runs_tests=True,
         ),
         Lane(

@@ -35,7 +35,8 @@ def test_is_expected_to_fail(): assert False
 
 def pytest_report(folder: Path, *options: str) -> list[Case]:
     report = folder / "report.xml"
-    command = [sys.executable, "-m", "pytest", "-q", f"--junitxml={report}", *options]
+    # Without a plugin that takes a quarter of a second to import; our settings leave it out as well.
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:schemathesis", f"--junitxml={report}", *options]
     subprocess.run(command, cwd=folder, capture_output=True, stdin=subprocess.DEVNULL, check=False)
     return read_report(report)
 
@@ -150,10 +151,13 @@ def test_what_needs_root_or_must_not_be_root_is_left_untried_with_its_reason(sma
     assert cases[tried].result == "passed"
 
 
-def test_the_folder_of_process_tests_gives_the_mark(small_tree: Path) -> None:
+def test_the_folder_of_process_tests_gives_the_mark_and_where_none_is_wanted_none_is_imported(small_tree: Path) -> None:
     (small_tree / "tests" / "process" / "test_far.py").write_text("def test_far(): pass")
     (small_tree / "tests" / "test_near.py").write_text("def test_near(): pass")
     assert [case.name.rpartition(":")[2] for case in pytest_report(small_tree, "-m", "process")] == ["test_far"]
+    for mark, name in (("[pytest.mark.process, pytest.mark.timeout(9)]", "one"), ("[\n    pytest.mark.process,\n]", "other")):
+        lacking = f"import nothing_of_that_name, pytest\npytestmark = {mark}\ndef test_lacks(): pass"
+        (small_tree / "tests" / f"test_{name}.py").write_text(lacking)
     assert [case.name.rpartition(":")[2] for case in pytest_report(small_tree, "-m", "not process")] == ["test_near"]
 
 

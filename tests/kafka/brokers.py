@@ -17,6 +17,7 @@ from benchmarks.peers.kafka import KafkaBrokers
 from tests.process.etcds import engine_answers
 
 VARIABLE = "EVENTLOG_TEST_KAFKA"
+SEGMENTS = 16  # of the node beside the broker
 READY_S = 180  # three brokers that were killed look through all they have, beside whatever else the machine does
 _AGAIN_S = 0.2
 Deed = Callable[[AIOKafkaAdminClient], Awaitable[object]]

@@ -8,9 +8,8 @@ import pytest
 
 from benchmarks.peers.kafka import BrokerHost, KafkaBrokers
 from eventlog import blocking
-from tests.kafka.brokers import kafka, until_ready
+from tests.kafka.brokers import SEGMENTS, kafka, until_ready
 from tests.kafka.gates import Gate
-from tests.kafka.mirrors import SEGMENTS
 from tests.process.nodes import NodeProcess
 
 

@@ -18,7 +18,6 @@ import eventlog
 from eventlog import blocking
 
 _OFF = Struct(">iq")
-SEGMENTS = 16
 WAIT_MS = 60_000
 ORDER = {"type": "record", "name": "Order", "fields": [{"name": "total", "type": "double"}, {"name": "note", "type": ["null", "string"]}]}
 

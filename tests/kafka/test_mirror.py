@@ -26,7 +26,8 @@ from eventlog.errors import (
     OutboundRefused,
     SchemaRefused,
 )
-from tests.kafka.mirrors import ORDER, SEGMENTS, WAIT_MS, by_confluent, check, folded, read, wait
+from tests.kafka.brokers import SEGMENTS
+from tests.kafka.mirrors import ORDER, WAIT_MS, by_confluent, check, folded, read, wait
 from tests.process.cli_ends import Shell
 from tests.process.nodes import NodeProcess
 from tests.process.waiting import until

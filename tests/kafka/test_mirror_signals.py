@@ -10,7 +10,8 @@ import pytest
 
 from eventlog import blocking
 from eventlog.errors import OperationRefused
-from tests.kafka.mirrors import SEGMENTS, Record, folded, read, wait
+from tests.kafka.brokers import SEGMENTS
+from tests.kafka.mirrors import Record, folded, read, wait
 from tests.process.cli_ends import Shell
 from tests.process.clusters import ClusterProcesses
 from tests.process.nodes import NodeProcess

@@ -54,7 +54,10 @@ KEPT_APART: Mapping[str, str] = {}
 
 
 class Module:
-    """One module, what it imports, and how long it is. Generated ones are not looked at."""
+    """One module: what it imports, its classes and constructors, and how long it is. Generated ones are not looked at.
+
+    Its tree is not kept: with those of all modules the collector would go through a million nodes again and again.
+    """
 
     def __init__(self, path: Path) -> None:
         parts = path.relative_to(TOP / "cli" if "cli" in path.parts else TOP).with_suffix("").parts
@@ -62,17 +65,32 @@ class Module:
         self.package = ".".join(parts[:-1])
         self.name = self.package if self.is_package else ".".join(parts)
         self.lines = len(path.read_text().splitlines())
-        self.tree = tree_of(path)
+        tree = tree_of(path)
+        self.classes = [node.name for node in tree.body if isinstance(node, ast.ClassDef)]
+        self.constructors = [
+            callables_of(node) for node in statements(tree) if isinstance(node, ast.FunctionDef) and node.name == "__init__"
+        ]
+        self.imports = imports_in(tree)
 
     def imported(self, modules: Iterable[str]) -> set[str]:
         """Return those of `modules` that this one imports, those for types alone included."""
         known, found = set(modules), set()
-        for node in statements(self.tree):
+        for node in self.imports:
             if isinstance(node, ast.Import):
                 found |= {alias.name for alias in node.names}
-            elif isinstance(node, ast.ImportFrom) and node.module is not None:
+            elif node.module is not None:
                 found |= {f"{node.module}.{alias.name}" if f"{node.module}.{alias.name}" in known else node.module for alias in node.names}
         return found & known - {self.name}
+
+
+def imports_in(tree: ast.Module) -> list[ast.Import | ast.ImportFrom]:
+    return [node for node in statements(tree) if isinstance(node, ast.Import | ast.ImportFrom)]
+
+
+def callables_of(constructor: ast.FunctionDef) -> tuple[int, int]:
+    """Return the line of a constructor, and how many callables it takes."""
+    taken = [*constructor.args.args, *constructor.args.kwonlyargs]
+    return constructor.lineno, sum("Callable" in ast.unparse(own.annotation) for own in taken if own.annotation)
 
 
 @pytest.fixture(scope="module")
@@ -139,18 +157,18 @@ def test_the_check_sees_a_circle_of_types_and_a_longer_one() -> None:
     assert circles({"a": {"b"}, "b": {"c"}, "c": {"a", "d"}, "d": set()}) == [{"a", "b", "c"}]
     assert circles({"a": {"b", "c"}, "b": {"c"}, "c": set()}) == []
     module = Module(TOP / "tests/frame/test_house.py")
-    module.tree = ast.parse("if TYPE_CHECKING:\n    from a.b import C\ndef late():\n    from a import d\n")
+    module.imports = imports_in(ast.parse("if TYPE_CHECKING:\n    from a.b import C\ndef late():\n    from a import d\n"))
     assert module.imported({"a.b", "a.d", "a"}) == {"a.b", "a.d"}
 
 
 @pytest.mark.parametrize("package", CUT)
 def test_one_word_is_one_class_in_a_package(house: dict[str, Module], package: str) -> None:
-    names = Counter(node.name for module in of_package(house, package) for node in module.tree.body if isinstance(node, ast.ClassDef))
+    names = Counter(name for module in of_package(house, package) for name in module.classes)
     assert [name for name, count in names.items() if count > 1] == []
 
 
 def test_few_words_are_several_classes(house: dict[str, Module]) -> None:
-    names = Counter(node.name for module in house.values() for node in module.tree.body if isinstance(node, ast.ClassDef))
+    names = Counter(name for module in house.values() for name in module.classes)
     twice = sorted(name for name, count in names.items() if count > 1)
     assert len(twice) <= NAMES_USED_TWICE_MAX, ", ".join(twice)
 
@@ -158,11 +176,6 @@ def test_few_words_are_several_classes(house: dict[str, Module]) -> None:
 @pytest.mark.parametrize("package", CUT)
 def test_no_constructor_takes_many_callables(house: dict[str, Module], package: str) -> None:
     found = [
-        f"{module.name}:{node.lineno}"
-        for module in of_package(house, package)
-        for node in statements(module.tree)
-        if isinstance(node, ast.FunctionDef) and node.name == "__init__"
-        if sum("Callable" in ast.unparse(own.annotation) for own in [*node.args.args, *node.args.kwonlyargs] if own.annotation)
-        > CALLABLES_MAX
+        f"{module.name}:{line}" for module in of_package(house, package) for line, count in module.constructors if count > CALLABLES_MAX
     ]
     assert found == []

@@ -112,7 +112,7 @@ def test_values_without_a_wanted_kind_are_skipped_unread():
 
 
 def test_a_reader_who_takes_little_has_little_judged():
-    log = Log(11, groups=3_000, segments=SEGMENTS, optional=False)
+    log = Log(11, groups=1_200, segments=SEGMENTS, optional=False)
     seen = HandFilter(wanted=lambda *_: True, is_costly=True)
     answer = filter_answer(values_of(log), cursor=Cursor(SEGMENTS, 0), top=1 << 60, limits=Limits(events=10), matches=seen)
     assert answer.events == 10

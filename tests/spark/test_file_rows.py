@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from eventlog.errors import InvalidArgument
 from eventlog.integrations.spark.file_rows import pieces_of, writes_of
 from eventlog.integrations.spark.loading import LoadFile, LoadShape, load_files
+from tests.examples import examples
 
 SHAPE = LoadShape(key="id")
 LINES = st.lists(st.tuples(st.integers(0, 99), st.text(st.characters(codec="utf-8", exclude_categories=["Cs"]), max_size=30)), max_size=20)
@@ -34,7 +35,7 @@ def file_at(path: Path, form: str = "") -> LoadFile:
     return load_files([path], form=form)[0]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(LINES, st.integers(1, 60), st.sampled_from(["\n", "\r\n", "\n\n"]), st.sampled_from(["", "\n"]))
 def test_a_line_is_read_once_however_a_file_is_cut(
     tmp_path_factory: pytest.TempPathFactory, rows: Sequence[tuple[int, str]], nbytes: int, ends: str, end: str
@@ -47,14 +48,14 @@ def test_a_line_is_read_once_however_a_file_is_cut(
 
 
 def test_lines_longer_than_what_is_read_at_once_are_whole(tmp_path: Path) -> None:
-    told = [{"id": str(n), "text": chr(97 + n % 26) * (n * 300_000)} for n in range(25)]
+    told = [{"id": str(n), "text": chr(97 + n % 26) * (n * 300_000)} for n in range(1, 25, 4)]
     (tmp_path / "a.json").write_text("\n".join(map(json.dumps, told)))
     assert values_of(file_at(tmp_path / "a.json"), nbytes=5_000_000) == told
     (tmp_path / "b.json.gz").write_bytes(gzip.compress((tmp_path / "a.json").read_bytes(), 1))
     assert values_of(file_at(tmp_path / "b.json.gz"), nbytes=5_000_000) == told
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(st.integers(0, 60), st.integers(1, 9), st.integers(1, 3_000))
 def test_row_groups_are_read_once_however_a_file_is_cut(
     tmp_path_factory: pytest.TempPathFactory, rows: int, group: int, nbytes: int
@@ -69,7 +70,7 @@ def test_csv_is_text_with_whatever_stands_between_quotes(tmp_path: Path) -> None
     path = tmp_path / "a.csv"
     path.write_bytes('\ufeffid,"a ""b""",c\r\n1,"x, ""y""\nz",\r\n\r\n007,NULL,"ä"\r\n'.encode())
     assert values_of(file_at(path)) == [{"id": "1", 'a "b"': 'x, "y"\nz', "c": ""}, {"id": "007", 'a "b"': "NULL", "c": "ä"}]
-    big = [{"id": str(n), "text": "\n".join("ab" for _ in range(200_000))} for n in range(30)]  # more than is read at once
+    big = [{"id": str(n), "text": "\n".join("ab" for _ in range(200_000))} for n in range(12)]  # more than is read at once
     path.write_text("id,text\n" + "".join(f'{row["id"]},"{row["text"]}"\n' for row in big))
     assert values_of(file_at(path)) == big
 

@@ -19,6 +19,7 @@ from eventlog.state.caches import CacheRules
 from eventlog.state.key_table import KeyTable
 from eventlog.state.producers import TRANSACTIONS_FROM, FrameResult, ProducerBounds, ProducerTable, read_row, runs_of
 from eventlog.write import INTERCEPTORS, Share, Submitted, admit, lay_out
+from tests.examples import examples
 
 RULES = CacheRules(cache_id=3, name="c", state=True, before=False, by_prefix=False, lifespan_ms=0, may_expire=False, segments=4)
 PRODUCER = 77
@@ -281,7 +282,7 @@ def test_copies_that_forget_at_different_moments_agree_about_all_that_was_writte
     """
     minute = PRODUCER_IDLE_MS_MIN << 22
     differ = 0
-    for seed in range(30):
+    for seed in range(examples(30)):
         chance, sequences, last_id = random.Random(seed), Counter[tuple[int, int]](), 0
         history: list[tuple[int, int, int, int]] = []
         for _ in range(300):

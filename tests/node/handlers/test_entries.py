@@ -54,6 +54,7 @@ def many(cache_id: int) -> tuple[Message, bytes]:
 async def filled(node):
     cache = await cache_of(node)
     await submit(node, cache, [(key, b"v") for key in KEYS])
+    await node.storage.run(lambda: None)  # nobody waits for the state itself: it would come a quarter of a second later
     while node.overlay.nbytes:  # noqa: ASYNC110 -- until then reads need no thread
         await asyncio.sleep(0)
     return cache

@@ -71,7 +71,7 @@ def test_thousands_of_lifespans_end_with_a_look_or_two_at_the_clock_and_are_neve
         nodes.append(node)
         cache = await cache_of(node)
         await submit(node, cache, [(b"ever", b"v")])
-        await put_mortals(node, cache, lifespan_ms=500)
+        await put_mortals(node, cache, lifespan_ms=200)
         while cache.live.sum() > 1:
             await visible(node, cache)
         await until(lambda: sum(ended) == COUNT)

@@ -74,6 +74,7 @@ def test_thousands_of_lifespans_end_with_a_look_or_two_at_the_clock_and_are_neve
         await put_mortals(node, cache, lifespan_ms=200)
         while cache.live.sum() > 1:
             await visible(node, cache)
+            await asyncio.sleep(0.01)
         await until(lambda: sum(ended) == COUNT)
         assert len([count for count in ended if count]) <= 2
         return await visible(node, cache), cache.events_kept

@@ -79,6 +79,8 @@ def lanes() -> dict[str, Lane]:
     tool = {name: str(BIN / name) for name in ("pytest", "ruff", "mypy", "lint-imports")}
     python = str(BIN / "python")
     covered = ("--cov", "--cov-report=term")
+    # Each process gets tests that lie side by side, and so share what a module makes once; who is done takes over half of another's.
+    spread = ("--dist", "worksteal")
     gate, packed = "--hypothesis-profile=gate", "--hypothesis-profile=packed"
     known = (
         # Most of a process test is waiting, so several share a core; tests of one file stay together and share its nodes.
@@ -88,17 +90,17 @@ def lanes() -> dict[str, Lane]:
             runs_tests=True,
         ),
         Lane(name="spark", commands=((tool["pytest"], "-m", "spark", gate, report["spark"]),), runs_tests=True),
-        Lane(name="unit", commands=((tool["pytest"], "-m", NO_PROCESS, gate, "-n", "2", report["unit"]),), runs_tests=True),
+        Lane(name="unit", commands=((tool["pytest"], "-m", NO_PROCESS, gate, "-n", "2", *spread, report["unit"]),), runs_tests=True),
         # The same, with the lines that no test of it passes. That takes twice the CPU, so it is run when somebody asks for it.
         Lane(
             name="coverage",
-            commands=((tool["pytest"], "-m", NO_PROCESS, gate, "-n", "2", *covered, report["coverage"]),),
+            commands=((tool["pytest"], "-m", NO_PROCESS, gate, "-n", "2", *spread, *covered, report["coverage"]),),
             runs_tests=True,
         ),
         # Run before every commit: without what waits for sockets, disks and processes.
         Lane(
             name="quick",
-            commands=((tool["pytest"], "-m", NO_PROCESS, "--hypothesis-profile=quick", "-n", "3", report["quick"]),),
+            commands=((tool["pytest"], "-m", NO_PROCESS, "--hypothesis-profile=quick", "-n", "3", *spread, report["quick"]),),
             runs_tests=True,
         ),
         Lane(
@@ -114,7 +116,9 @@ def lanes() -> dict[str, Lane]:
         # That the wheel has what the tree has, which the lanes above look at closely: few examples of each property do.
         Lane(
             name="wheel",
-            commands=((str(TOP / ".ci" / "wheel"), "-m", "not source and (smoke or not process)", packed, "-n", "2", report["wheel"]),),
+            commands=(
+                (str(TOP / ".ci" / "wheel"), "-m", "not source and (smoke or not process)", packed, "-n", "2", *spread, report["wheel"]),
+            ),
             runs_tests=True,
         ),
         Lane(name="types", commands=((tool["mypy"],),)),

@@ -24,6 +24,7 @@ SHARE = 0.5
 ANSWER_S_MAX = 0.0001  # a loop that is busy with writes keeps readers no longer than this for each
 MEASURED_ANSWERS_MIN = 50
 _AGAIN_S = 0.005
+_AGAIN_S_MAX = 0.08  # what is held up by a node that is away may be so for long
 
 
 class RoundPace:
@@ -93,6 +94,7 @@ class Rounds:
         self._work: deque[Pull] = deque()
         self._timer: asyncio.Handle | None = None
         self._quiet_until = 0.0
+        self._again_s = _AGAIN_S
         self._apart = RoundPace(lambda: answers.given + answers.due, pace=pace)
         self._spent_s = 0.0
         self._looks = 0
@@ -140,12 +142,14 @@ class Rounds:
         if cache_id in self._waiting:
             self._dirty.add(cache_id)
             self._is_news = True
+            self._again_s = _AGAIN_S
             self._schedule()
 
     def mark_again(self, cache_id: int) -> None:
-        """Note that a cache has news that readers may not see yet; a round looks again a little later."""
+        """Note that a cache has news that readers may not see yet; a round looks again a little later, and ever later without news."""
         if cache_id in self._waiting and cache_id not in self._dirty:
-            self._quiet_until = max(self._quiet_until, asyncio.get_running_loop().time() + _AGAIN_S)
+            self._quiet_until = max(self._quiet_until, asyncio.get_running_loop().time() + self._again_s)
+            self._again_s = min(2 * self._again_s, _AGAIN_S_MAX)
             self._dirty.add(cache_id)
             self._schedule()
 
@@ -194,7 +198,7 @@ class Rounds:
             self._timer = loop.call_soon(self._slice)
             return
         self._timer = None
-        self._quiet_until = self._apart.next_at(loop.time(), looks=self._looks, spent_s=self._spent_s)
+        self._quiet_until = max(self._quiet_until, self._apart.next_at(loop.time(), looks=self._looks, spent_s=self._spent_s))
         if self._dirty:
             self._schedule()
 

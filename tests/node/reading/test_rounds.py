@@ -198,8 +198,10 @@ def test_who_is_put_back_is_looked_at_again_after_a_moment_only():
         watched.rounds.mark(1)
         await asyncio.sleep(0)
         assert len(seen) == 1
+        began = asyncio.get_running_loop().time()
         await watched.until_begun(3)
-        await asyncio.sleep(0.02)
+        assert asyncio.get_running_loop().time() - began >= 0.014  # 5 ms, and then twice as long
+        await asyncio.sleep(0.04)
         assert (len(seen), watched.begun) == (3, 3)
 
     loops.run(main())

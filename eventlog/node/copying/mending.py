@@ -31,6 +31,7 @@ from eventlog.node.reading.fetch import pairs_of
 from eventlog.node.writing.storage import Append, StorageThread
 from eventlog.read.history import checked
 from eventlog.read.watermark import LowWatermark
+from eventlog.replication import Replication
 from eventlog.segment.keys import cache_range, parse_log_key
 from eventlog.segment.port import Pair, Store
 from eventlog.state.caches import Caches, CacheState
@@ -51,10 +52,10 @@ _NO_EPOCHS = np.zeros(0, np.uint32)
 class MendingGround(Protocol):
     """What this module needs of the node."""
 
-    number: int
     store: Store
     caches: Caches
     low: LowWatermark
+    core: Replication
     storage: StorageThread
     peers: Peers
     is_stopping: bool
@@ -127,7 +128,7 @@ class Mending:
 
     async def _leave_all(self) -> None:
         node = self._node
-        if not node.view.nodes[node.number].record.unreadable:
+        if not node.view.nodes[node.core.own.node].record.unreadable:
             log.error("store_unreadable why=%s", node.store.unreadable)
         if not any(map(self._is_elsewhere, range(node.store.segments))):
             return  # nobody can be asked
@@ -148,10 +149,11 @@ class Mending:
 
     async def _mend(self, cache: CacheState) -> bool:
         node = self._node
-        segments = np.flatnonzero(node.low.here).tolist()
-        uptos = [node.low.limit(np.array([segment])) for segment in segments]
+        uptos = np.where(node.core.holds, node.core.watermark, 0)  # also of what is not read here yet: its state has to be made from it
+        uptos = np.maximum(uptos, np.where(node.low.here, node.low.limits, 0))
+        places = [(segment, uptos.item(segment)) for segment in np.flatnonzero(node.low.here | (uptos > 0)).tolist()]
         try:
-            found, unreadable = await aside(partial(_find, node, cache, list(zip(segments, uptos, strict=True))))
+            found, unreadable = await aside(partial(_find, node, cache, places))
         except Stopping:
             return False
         if unreadable:

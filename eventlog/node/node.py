@@ -466,8 +466,7 @@ def dispatcher(node: Node, table: dict[str, Any]) -> Callable[[Exchange], None]:
     def dispatch(exchange: Exchange) -> None:
         kind = exchange.kind
         is_peers = kind in of_members
-        if not is_of_member(exchange.connection):
-            _check_stranger(node, exchange, is_peers=is_peers)
+        _check_right(node, exchange, is_peers=is_peers)
         if len(exchange.body):
             if kind not in with_body:
                 raise BadMessage(why=f"a body of {len(exchange.body)} bytes, and {kind} has none")
@@ -502,26 +501,29 @@ def _cache_places() -> dict[str, Callable[[Message], int]]:
 _CACHE_PLACES = _cache_places()
 
 
-def _check_stranger(node: Node, exchange: Exchange, *, is_peers: bool) -> None:
-    """Refuse what is not for everybody.
+def _check_right(node: Node, exchange: Exchange, *, is_peers: bool) -> None:
+    """Refuse what is for members alone where its peer has not proved to be one.
 
     Raises:
         NotMember: only members ask it, or pass requests on.
         OperationRefused: it is about one of the cluster's own caches.
     """
-    if is_peers or exchange.message.forwarded:
+    cache_of = _CACHE_PLACES.get(exchange.kind)
+    cache_id = 0 if cache_of is None else cache_of(exchange.message)
+    is_for_members = is_peers or exchange.message.forwarded
+    if not (is_for_members or cache_id in node.caches.internal) or is_of_member(exchange.connection):
+        return
+    if is_for_members:
         what = exchange.kind if is_peers else "passing requests on"
         raise NotMember(what=what, why="this connection has not proved to be one's")
-    cache_of = _CACHE_PLACES.get(exchange.kind)
-    if cache_of is not None and (cache_id := cache_of(exchange.message)) in node.caches.internal:
-        raise OperationRefused(what=f"{exchange.kind} of {node.caches.find(cache_id).name}", why="it is the cluster's own")
+    raise OperationRefused(what=f"{exchange.kind} of {node.caches.find(cache_id).name}", why="it is the cluster's own")
 
 
 async def _run(node: Node, function: Callable[..., Any], exchange: Exchange, *, is_informed: bool = False) -> None:
     """Run a handler to its end; once more, after a look at the metadata, if it did not know a cache: another node may just have made it."""
     try:
-        if is_informed and not is_of_member(exchange.connection):
-            _check_stranger(node, exchange, is_peers=False)  # the cache was not known here when the request came
+        if is_informed:
+            _check_right(node, exchange, is_peers=False)  # the cache was not known here when the request came
         done = function(node, exchange)
         if done is not None:
             await done

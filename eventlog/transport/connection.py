@@ -76,7 +76,7 @@ class Connection(Link):
         self.state: dict[str, Any] = {}  # for what serves this peer
         self.on_open: Callable[[Connection], None] | None = None
         self.on_close: Callable[[Connection], None] | None = None
-        self._dispatch = dispatch
+        self.dispatch = dispatch  # what a request of the peer is given to
         self._timeouts = Timeouts(session.outgoing)
         self._timer: asyncio.TimerHandle | None = None
         self._handlers = {
@@ -174,7 +174,7 @@ class Connection(Link):
         self.budget.used += incoming.size + REQUEST_WEIGHT_BYTES
         exchange = incoming.token = Exchange(self, incoming)
         try:
-            self._dispatch(exchange)
+            self.dispatch(exchange)
         except EventLogError as error:
             exchange.fail(error)
         except Exception as error:  # the edge of the shell: a bug in one handler must not cost the connection

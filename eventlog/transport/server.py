@@ -112,6 +112,7 @@ class Server:
         if self._server is not None:
             self._server.close()
         for connection in self.connections:
+            connection.dispatch = _refuse_request
             if at_once is not None and at_once(connection):
                 connection.close()
             else:
@@ -155,7 +156,7 @@ class Server:
         options = self._options
         session = Session("server", options.session)
         reader = Reader(frame_bytes_max=session.frame_bytes_in_max, arena=self._arena, claims=self._claims)
-        connection = Connection(session, reader, ByteBudget(options.bytes_in_flight_max, self._budget), dispatch=self._on_request)
+        connection = Connection(session, reader, ByteBudget(options.bytes_in_flight_max, self._budget), dispatch=self._dispatch)
         connection.on_open = self._on_open
         connection.on_close = self._on_close
         return connection
@@ -190,6 +191,7 @@ class Server:
         if len(unproved) >= MEMBER_PLACES:
             self._refuse(unproved[0])
         self._for_members[connection] = None
+        connection.dispatch = self._on_limited
 
     def _keep_for_operators(self, connection: Connection) -> None:
         """Keep a connection beyond the limit for an operator; where there are enough of them one gives way, an idle one if there is any."""
@@ -210,21 +212,18 @@ class Server:
         self._for_members.pop(connection, None)
         self._for_operators.pop(connection, None)
 
-    def _on_request(self, exchange: Exchange) -> None:
-        if self._is_stopping:
-            raise Stopping
-        if (self._for_members or self._for_operators) and not self._may_ask(exchange):
+    def _on_limited(self, exchange: Exchange) -> None:
+        """Pass on what a connection beyond the limit may ask, and close it with anything else."""
+        if self._may_ask(exchange):
+            self._dispatch(exchange)
+        else:
             self._refuse(exchange.connection)
-            return
-        self._dispatch(exchange)
 
     def _may_ask(self, exchange: Exchange) -> bool:
         """Return whether a request is one for which its connection was taken; say what for with the first one."""
         connection = exchange.connection
         if connection in self._for_operators:
             return exchange.kind in self._operators
-        if connection not in self._for_members:
-            return True
         if exchange.kind == "hello":
             if exchange.message.hello.operator:
                 self._keep_for_operators(connection)
@@ -276,6 +275,10 @@ class Server:
             connection.give_up(TimedOut(what="the rest of a frame", timeout_ms=options.handshake_ms_max))
         elif silent_ms >= options.idle_ms_max and (connection.is_congested or not connection.session.incoming):
             connection.give_up(TimedOut(what="anything on an idle connection", timeout_ms=options.idle_ms_max))
+
+
+def _refuse_request(_exchange: Exchange) -> None:
+    raise Stopping
 
 
 def _host(connection: Connection) -> str:

@@ -20,7 +20,7 @@ READING (`async for event in cache.events(from_id=...)`)
     transport       as above; a stream has credits                                  transport/stream.py
     node.handlers   `poll` and `watch`                                              node/handlers/events.py, node/reading/watches.py
     read            where the reader is: its token -> a cursor                      read/token.py, read/cursor.py
-    node.reading    position -> limits: low watermark, retention, until             node/reading/answers.py, node/reading/reach.py
+    node.reading    position -> limits: low watermark, retention, until             node/reading/answers.py
     node.reading    waiting readers are looked at in rounds                                node/reading/rounds.py
     read            the latest groups, in memory                                    read/tail.py
     node.reading    everything older, from the store, in the reader thread          node/reading/finding.py, read/history.py

@@ -379,7 +379,7 @@ class Node:
 
     def _committed(self, segments: Ints, last_ids: Ints) -> None:
         self.promises.commit(segments, last_ids, upto=int(last_ids[-1]))
-        self.followed.commit(segments, last_ids)
+        self.followed.applied[segments] = last_ids
 
     def _visible(self, group: CommittedGroup) -> None:
         self.closing.answer_soon()

@@ -27,10 +27,10 @@ from eventlog.node.reading.fetch import Fetching
 from eventlog.node.reading.filters import Filters, segments_of
 from eventlog.node.reading.finding import Finding, Later, NotFetched
 from eventlog.node.reading.pulls import READ_PACE, Delivered, Pull, ReadContext, ReadPace, begin
-from eventlog.node.reading.reach import Reach, Stalls
 from eventlog.node.reading.reader import ReaderThread
 from eventlog.node.reading.rounds import Deadlines, Rounds, Turns
 from eventlog.node.reading.sharing import Alike, Shared, bare_message
+from eventlog.node.reading.stalls import Stalls
 from eventlog.predicate.spec import CompiledFilter
 from eventlog.read.answer import CommittedGroup, Limits
 from eventlog.read.cursor import Cursor, Lost, diverged
@@ -39,6 +39,7 @@ from eventlog.wire.eventlog_pb2 import Poll, Stalled
 from eventlog.wire.frames import SharedFrame
 
 _FETCH_AGAIN_S = 0.05
+_LIMIT_S = 0.02  # how old the low watermark may be that readers are answered by
 
 log = logging.getLogger("eventlog.node")
 
@@ -62,7 +63,8 @@ class Reads:
         self.kept = FirstKept(context.segments, take=self.pull, fail=self.fail)
         self.rounds = Rounds(self._look_in_round, begin=self._begin_round, renew=self._renew_round, answers=self, pace=pace)
         self._deadlines = Deadlines(self._expire, pace=pace)
-        self._reach = Reach(context)
+        self._limit = 0  # the low watermark as of a moment ago ...
+        self._limit_until = 0.0  # ... and how long that will do; 0: something was committed or promised since
         self._round_limit = ID_MAX  # how far readers might see when the last round began
         self._alike = Alike()  # of this round
         self._turns = Turns(self._look, pace=pace)
@@ -79,7 +81,7 @@ class Reads:
         )
         self.filters = Filters(self._thread)
         self._held_caches: set[int] = set()  # those with events that readers may not see yet
-        self.stalls = Stalls(context, self.rounds, refresh=self._reach.refresh, say=self._say_stalled, stalled_ms=pace.stalled_ms)
+        self.stalls = Stalls(context, self.rounds, refresh=self._refresh, say=self._say_stalled, stalled_ms=pace.stalled_ms)
         self._lost: Mapping[int, Sequence[Lost]] = {}
         self._lost_changes = 0
         self._is_stopping = False
@@ -168,7 +170,7 @@ class Reads:
 
     def watermark_rose(self) -> None:
         """Look again at readers that wait for what is committed and could not be seen."""
-        self._reach.rose()
+        self._limit_until = 0.0
         held, self._held_caches = self._held_caches, set()
         for cache_id in held:
             self.rounds.mark(cache_id)
@@ -196,7 +198,16 @@ class Reads:
 
     def limit(self, asked: Ints | None = None) -> int:
         """Return the id up to which a reader of `asked` may see; covers everything that was acknowledged before the call."""
-        return self._reach.limit(asked)
+        if asyncio.get_running_loop().time() >= self._limit_until:
+            self._refresh()
+        return self._limit if asked is None else self._context.low.limit(asked)
+
+    def _refresh(self) -> int:
+        """Promise what the clock allows, and return how far all segments may be seen by now."""
+        self._context.closing.close_up()
+        self._limit = self._context.low.limit()
+        self._limit_until = asyncio.get_running_loop().time() + _LIMIT_S
+        return self._limit
 
     def end(self, done: Callable[[int], None], asked: Ints | None = None) -> None:
         """Pass an id to `done` at or above everything of `asked` that was committed anywhere before, as far as nodes are reached."""
@@ -241,7 +252,7 @@ class Reads:
 
     def _renew_round(self) -> None:
         self._alike.clear()
-        self._reach.refresh()
+        self._refresh()
 
     def _look_in_round(self, pull: Pull) -> None:
         """Go on with a pull that waits; readers at one place that want the same are answered for the price of one."""
@@ -280,7 +291,7 @@ class Reads:
             self._deadlines.set(pull, self.pace.position_told_ms)
             return
         pull.wait_ms = pull.ends_at = 0
-        self._reach.rose()
+        self._limit_until = 0.0
         if self.rounds.remove(pull):
             self._look(pull)
 
@@ -366,7 +377,7 @@ class Reads:
 
     def _until_passed(self, pull: Pull) -> None:
         pull.until_passed = None
-        self._reach.rose()
+        self._limit_until = 0.0
         self.rounds.mark(pull.cache.cache_id)
 
     def _wait(self, pull: Pull) -> None:
@@ -379,7 +390,7 @@ class Reads:
     def has_news(self, pull: Pull) -> bool:
         """Return whether readers may see more by now than a pull has had."""
         lowest = pull.cursor.lowest
-        return self._last_id(pull) > lowest and self._reach.refresh() > lowest
+        return self._last_id(pull) > lowest and self._refresh() > lowest
 
     def _is_at_end(self, pull: Pull, limit: int) -> bool:
         """Return whether a pull that waits for nothing new has seen all there was when it began, here or anywhere else."""
@@ -405,7 +416,7 @@ class Reads:
         """Have an id promised that a pull waits for."""
         closing = self._context.closing
         closing.close_up(id_)
-        self._reach.rose()
+        self._limit_until = 0.0
         if closing.is_alone:
             self.rounds.mark_again(pull.cache.cache_id)
         elif self.limit(pull.cursor.asked) >= id_:

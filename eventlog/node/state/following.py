@@ -79,7 +79,10 @@ class _Late:
 
 
 class Followed:
-    """`applied[segment]`: everything up to there is in the state, or in the overlay and the storage thread's queue for it."""
+    """`applied[segment]`: everything up to there is in the state, or in the overlay and the storage thread's queue for it.
+
+    Own commits of this node move it from outside, in the step in which they are committed.
+    """
 
     def __init__(
         self,
@@ -129,10 +132,6 @@ class Followed:
             gone = self._kept.popleft()
             self.nbytes -= gone.nbytes
             np.maximum.at(self._covered, gone.segments, gone.lasts)
-
-    def commit(self, segments: Ints, ids: Ints) -> None:
-        """Note that the writer brought own commits up to `ids` into the state."""
-        self.applied[segments] = ids
 
     def take_up(self, segments: Ints) -> None:
         """Follow `segments` again, behind own commits: what is in their logs above those is kept from here on."""

@@ -1,8 +1,4 @@
-"""How far readers may see, and which segments hold them up.
-
-The low watermark, with what this node can promise by itself, is looked up once in a while and when it rose. Readers that stand still
-are told which segments hold them: one timer for all, none when nobody waits.
-"""
+"""Which segments hold readers up: those that stand still are told. One timer for all, none when nobody waits."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -17,34 +13,7 @@ from eventlog.node.reading.pulls import Pull, ReadContext
 from eventlog.node.reading.rounds import Rounds
 from eventlog.wire.eventlog_pb2 import Stalled
 
-_AGE_S = 0.02
 _SEGMENTS_MAX = 64
-
-
-class Reach:
-    """The low watermark as of a moment ago. It covers everything that was acknowledged before `limit` was called."""
-
-    def __init__(self, context: ReadContext) -> None:
-        self._context = context
-        self._limit = 0
-        self._until = 0.0
-
-    def limit(self, asked: Ints | None = None) -> int:
-        """Return the id up to which a reader of `asked` may see."""
-        if asyncio.get_running_loop().time() >= self._until:
-            self.refresh()
-        return self._limit if asked is None else self._context.low.limit(asked)
-
-    def refresh(self) -> int:
-        """Promise what the clock allows, and return how far all segments may be seen by now."""
-        self._context.closing.close_up()
-        self._limit = self._context.low.limit()
-        self._until = asyncio.get_running_loop().time() + _AGE_S
-        return self._limit
-
-    def rose(self) -> None:
-        """Look again with the next question: something was committed or promised."""
-        self._until = 0.0
 
 
 class Stalls:

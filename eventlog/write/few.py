@@ -26,7 +26,7 @@ from eventlog.hashing import hash_key, segment_of
 from eventlog.ids import ID_STEP
 from eventlog.read.answer import CacheValues
 from eventlog.replication.bodies import Carried, GroupValues
-from eventlog.segment.keys import entry_prefix
+from eventlog.segment.keys import entry_key
 from eventlog.segment.port import Put, Store
 from eventlog.state.caches import CacheState
 from eventlog.write.admission import is_json
@@ -45,7 +45,7 @@ _ONES.flags.writeable = False  # groups share it
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Lone:
-    """One event on its way; `id` and what follows is set by `stamp`. `segments` and `ids` are arrays of the one number.
+    """One event on its way; `id` and what is `stored` are set by its group's stamp.
 
     `depends_on` is the state key of the entry that has to be looked at before, by `see`: because it is replaced and the cache keeps
     before-images, because the writer wants it back, or because of a condition. `replaced` is its value then.
@@ -67,46 +67,11 @@ class Lone:
     replaced: bytes | None = None
     id: int = field(init=False)
     stored: bytes = field(init=False)
-    segments: Ints = field(init=False)
-    ids: Ints = field(init=False)
 
     def see(self, entry: StoredEntry | None) -> bool:
         """Take what it needs of the entry that it replaces; False where its condition does not hold."""
         version, self.replaced = (0, b"") if entry is None else (entry.version, entry.value)
         return self.condition is None or _holds(self.condition, version)
-
-    def stamp(self, segments: Ints, ids: Ints, *, epoch: int) -> None:
-        """Give the event its id, and make what is stored."""
-        cache, segment, id_ = self.cache, self.segment, ids.item(0)
-        self.id, self.segments, self.ids = id_, segments, ids
-        section = with_image(self.block, self.places, self.replaced or b"") if self.keeps_image else self.block
-        self.stored = seal_one(
-            section,
-            epoch=epoch,
-            kind_bits=1 << self.kind,
-            base=id_,
-            first_offset=cache.next_offsets.item(segment),
-            row=(self.producer, self.sequence, 0, 1, 1),
-            seed=cache.seeds[segment],
-            bitmap=section[_BITMAP_AT],
-        )
-
-    def commit(self) -> None:
-        """Move the cache's offsets, counters, key table and producers."""
-        cache = self.cache
-        cache.next_offsets[self.segment] += 1
-        cache.count_one(self.segment, kind=self.kind, nbytes=len(self.stored))
-        if cache.keys is not None:
-            cache.keys.put_one(self.hashed, is_there=self.kind != _REMOVED)
-        elif cache.building is not None:
-            cache.building.append((np.array((self.hashed,), np.uint64), KINDS[self.kind], np.zeros(1, np.int64)))
-        if self.producer:
-            cache.producers.record_one(self.producer, segment=self.segment, sequence=self.sequence, id_=self.id, kind=self.kind)
-
-    def entry(self) -> tuple[bytes, bytes | None]:
-        """Return its state key, and what stands there from now on."""
-        key = self.depends_on or entry_prefix(self.segment, self.cache.cache_id) + self.key
-        return key, None if self.kind == _REMOVED else HEAD.pack(FORMAT, 0, self.id) + self.value
 
 
 def plain(pending: Pending, bounds: BlockLimits) -> list[Lone] | None:
@@ -167,7 +132,7 @@ def _event(pending: Pending, row: tuple[int, ...], data: memoryview, bounds: Blo
         block=block,
         places=found,
         keeps_image=keeps_image,
-        depends_on=entry_prefix(segment, cache.cache_id) + key if depends else None,
+        depends_on=entry_key(segment, cache.cache_id, key) if depends else None,
         condition=condition,
     )
 
@@ -232,21 +197,27 @@ class Few:
         return all(lone.see(entry) for (lone, _), entry in zip(depending, entries, strict=True))
 
     def stamp(self, base: int, *, epochs: npt.NDArray[np.uint32]) -> GroupValues:
-        """Give the events a run of ids; return what is stored."""
-        count, segments = len(self.lones), self.segments
-        ids = self.ids = np.arange(base, base + count * ID_STEP, ID_STEP)
-        for place, lone in enumerate(self.lones):
-            lone.stamp(segments[place : place + 1], ids[place : place + 1], epoch=epochs.item(lone.segment))
+        """Give the events a run of ids, and have their producers go on behind them; return what is stored."""
+        cache, count = self.cache, len(self.lones)
+        self.ids = np.arange(base, base + count * ID_STEP, ID_STEP)
+        for lone, id_ in zip(self.lones, self.ids.tolist(), strict=True):
+            segment, producer, lone.id = lone.segment, lone.producer, id_
+            section = with_image(lone.block, lone.places, lone.replaced or b"") if lone.keeps_image else lone.block
+            lone.stored = seal_one(
+                section,
+                epoch=epochs.item(segment),
+                kind_bits=1 << lone.kind,
+                base=id_,
+                first_offset=cache.next_offsets.item(segment),
+                row=(producer, lone.sequence, 0, 1, 1),
+                seed=cache.seeds[segment],
+                bitmap=section[_BITMAP_AT],
+            )
+            if producer:
+                cache.producers.advance_one(producer, segment, lone.sequence)
         data = [lone.stored for lone in self.lones]
-        carried = Carried(caches=[self.cache.cache_id] * count, data=data, bounds=range(count + 1))
+        carried = Carried(caches=[cache.cache_id] * count, data=data, bounds=range(count + 1))
         return GroupValues(segments=self.segments, last_ids=self.ids, counts=_ONES[:count], carried=carried)
-
-    def appended(self) -> None:
-        """Take note that they are in flight: their producers go on behind them."""
-        producers = self.cache.producers
-        for lone in self.lones:
-            if lone.producer:
-                producers.advance_one(lone.producer, lone.segment, lone.sequence)
 
     def answer(self) -> None:
         """Tell their writers that they are committed."""
@@ -258,15 +229,29 @@ class Few:
 
     def commit(self) -> None:
         """Move the cache's offsets, counters, key table and producers."""
+        cache = self.cache
         for lone in self.lones:
-            lone.commit()
+            segment, kind = lone.segment, lone.kind
+            cache.next_offsets[segment] += 1
+            cache.count_one(segment, kind=kind, nbytes=len(lone.stored))
+            if cache.keys is not None:
+                cache.keys.put_one(lone.hashed, is_there=kind != _REMOVED)
+            elif cache.building is not None:
+                cache.building.append((np.array((lone.hashed,), np.uint64), KINDS[kind], np.zeros(1, np.int64)))
+            if lone.producer:
+                cache.producers.record_one(lone.producer, segment=segment, sequence=lone.sequence, id_=lone.id, kind=kind)
 
     def layer(self) -> tuple[list[Put], int]:
-        """Return what they do to the state, for the overlay and the store, and about how many bytes that is."""
+        """Return what stands under which state keys from now on, for the overlay and the store, and about how many bytes that is."""
+        entries: list[Put] = []
         if not self.cache.options.state:
-            return [], 0
-        entries = [lone.entry() for lone in self.lones]
-        return entries, sum([_LAYER_BYTES + len(lone.value) for lone in self.lones])
+            return entries, 0
+        nbytes = 0
+        for lone in self.lones:
+            key = lone.depends_on or entry_key(lone.segment, self.cache.cache_id, lone.key)
+            entries.append((key, None if lone.kind == _REMOVED else HEAD.pack(FORMAT, 0, lone.id) + lone.value))
+            nbytes += _LAYER_BYTES + len(lone.value)
+        return entries, nbytes
 
     def seen(self) -> CacheValues:
         """Return what readers get."""
@@ -286,7 +271,7 @@ def _segment_of(lone: Lone) -> int:
 def _result(lones: Sequence[Lone], *, wants_previous: bool) -> WriteResult:
     if len(lones) == 1:
         previous = lones[0].replaced if wants_previous else None
-        return WriteResult(ids=lones[0].ids, kinds=KINDS[lones[0].kind], refusals={}, previous=previous)
+        return WriteResult(ids=np.array((lones[0].id,)), kinds=KINDS[lones[0].kind], refusals={}, previous=previous)
     kinds = np.frombuffer(bytes([lone.kind for lone in lones]), np.uint8)
     return WriteResult(ids=np.array([lone.id for lone in lones]), kinds=kinds, refusals={})
 

@@ -239,7 +239,6 @@ class NodeWriter:
             self.queue.put_back(rest)
         flight = self._replicas.append(few.stamp(base, epochs=self._core.epochs))
         self._launch(_Group(parts=[], flight=flight, few=few))
-        few.appended()
         self._promises.begin(few.segments, first_id=base, last_id=few.lones[-1].id)
         return True
 

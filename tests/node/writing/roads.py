@@ -92,7 +92,6 @@ def by_short_road(frames, base, store) -> tuple[list[bytes], dict] | None:
     if not few.see(Overlay(), store):
         return None
     values = few.stamp(base, epochs=EPOCHS)
-    few.appended()
     few.answer()
     few.commit()
     seen = few.seen()

@@ -62,11 +62,11 @@ class Promises:
         """Promise nothing for `segments` any more."""
         self._leads[segments] = False
 
-    def begin(self, segments: Ints | slice, *, first_id: int, last_id: int) -> None:
+    def begin(self, segments: Ints, *, first_id: int, last_id: int) -> None:
         """Register events with ids in `[first_id, last_id]` as in flight in `segments`; in the same step as they are stamped."""
         assert first_id > self._made, f"id {first_id} was stamped at or below the promise {self._made}"
-        only = _only(segments)
-        if only >= 0:
+        if len(segments) == 1:  # one number is worth a way without arrays
+            only = segments.item(0)
             if first_id < self._first.item(only):
                 self._first[only] = first_id
             self._last[only] = last_id
@@ -77,8 +77,8 @@ class Promises:
     def commit(self, segments: Ints, last_ids: Ints | int, *, upto: int) -> None:
         """Note the last committed events of `segments`, and that nothing with an id at or below `upto` is in flight there any more."""
         self._last_ids[segments] = last_ids
-        only = _only(segments)
-        if only >= 0:
+        if len(segments) == 1:
+            only = segments.item(0)
             if self._last.item(only) <= upto:
                 self._first[only] = _NOWHERE
             elif self._first.item(only) <= upto:
@@ -105,11 +105,6 @@ class Promises:
 
     def _promise(self, id_: int, segments: Ints) -> Promise:
         return Promise(id=id_, segments=segments, epochs=self._epochs[segments], last_ids=self._last_ids[segments])
-
-
-def _only(segments: Ints | slice) -> int:
-    """Return the only one of `segments`, -1 if there are several: one number is worth a way without arrays."""
-    return segments.item(0) if isinstance(segments, np.ndarray) and len(segments) == 1 else -1
 
 
 class LowWatermark:

@@ -15,24 +15,19 @@ _HELD_MAX = 24  # keys for which the store's memory is asked: the loop waits for
 class _Layer:
     """The entries of `groups` groups that followed each other; `size` counts a key as often as it was written."""
 
-    __slots__ = ("_entries", "_unread", "groups", "size")
+    __slots__ = ("_entries", "groups", "size", "unread")
 
     def __init__(self) -> None:
         self._entries: dict[bytes, bytes | None] = {}
-        self._unread: list[Sequence[Put]] = []
+        self.unread: list[Sequence[Put]] = []
         self.groups = 0
         self.size = 0
 
-    def add(self, entries: Sequence[Put]) -> None:
-        self._unread.append(entries)
-        self.groups += 1
-        self.size += len(entries)
-
     def entries(self) -> dict[bytes, bytes | None]:
         """Return the last word on each key. Put together for the first caller: on a backup there is hardly any."""
-        for entries in self._unread:
+        for entries in self.unread:
             self._entries.update(entries)
-        self._unread.clear()
+        self.unread.clear()
         return self._entries
 
 
@@ -54,7 +49,10 @@ class Overlay:
         """Show the entries of a group, in the order of its events, to readers, above all others. They are not changed any more."""
         if not self._layers or self._layers[0].size + len(entries) > _MERGED_ENTRIES_MAX:
             self._layers.appendleft(_Layer())
-        self._layers[0].add(entries)
+        layer = self._layers[0]
+        layer.unread.append(entries)
+        layer.groups += 1
+        layer.size += len(entries)
         self._sizes.append(nbytes)
         self.nbytes += nbytes
         self.peak = max(self.peak, self.nbytes)

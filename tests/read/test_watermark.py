@@ -56,7 +56,7 @@ def test_a_promise_below_everything_in_flight_names_all():
 
 def test_a_commit_names_the_last_event_and_frees_the_segment():
     promises = leading(2)
-    promises.begin(slice(None), first_id=40, last_id=60)
+    promises.begin(ints(0, 1), first_id=40, last_id=60)
     promises.commit(ints(0, 1), ints(0, 60), upto=60)
     assert made(promises, 100) == [(100, [0, 1], [0, 60])]
 
@@ -82,8 +82,8 @@ def test_stamping_at_or_below_a_promise_is_our_bug():
     promises = leading(1)
     promises.make(100)
     with pytest.raises(AssertionError, match="promise 100"):
-        promises.begin(slice(None), first_id=100, last_id=101)
-    promises.begin(slice(None), first_id=101, last_id=101)
+        promises.begin(ints(0), first_id=100, last_id=101)
+    promises.begin(ints(0), first_id=101, last_id=101)
 
 
 def test_a_term_begins_without_anything_in_flight():

@@ -16,7 +16,7 @@
 Keys are big-endian, so that a segment, or a cache in a segment, is one range; numbers in values are little-endian.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import repeat
 from struct import Struct
 
@@ -51,9 +51,8 @@ _FIRST_ID = Struct("<q")
 # ---------------------------------------------------------------- log
 
 
-def log_key(segment: int, cache: int, base: int) -> bytes:
-    """Return the key of a stored value."""
-    return _LOG.pack(segment, cache, base)
+log_key: Callable[[int, int, int], bytes] = _LOG.pack
+"""Return the key of a stored value: of its segment, its cache and its base id."""
 
 
 def log_keys(segments: Iterable[int], cache: int, bases: Iterable[int]) -> list[bytes]:

@@ -218,17 +218,14 @@ class Link(asyncio.BufferedProtocol):
 
     def write(self, frame: bytes) -> None:
         """Have one frame leave with everything else of this tick."""
-        if not self.is_closed:
-            self._out.append(frame)
-            self._written(len(frame))
+        self.write_frame([frame])
 
     def write_frame(self, buffers: Buffers) -> None:
         """Have a frame leave, uncopied if it is large: its buffers must not change any more."""
-        if not self.is_closed:
-            self._out += buffers
-            self._written(len(buffers[0]) if len(buffers) == 1 else sum(map(len, buffers)))
-
-    def _written(self, size: int) -> None:
+        if self.is_closed:
+            return
+        self._out += buffers
+        size = len(buffers[0]) if len(buffers) == 1 else sum(map(len, buffers))
         self._out_bytes += size
         if self.is_congested:
             self._charge(size)

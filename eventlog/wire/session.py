@@ -20,7 +20,6 @@ from eventlog.wire.flow import Credit
 from eventlog.wire.frames import (
     CODEC_BITS,
     FIELDS_BYTES_MAX,
-    HEADER,
     READABLE,
     Buffers,
     Codec,
@@ -437,7 +436,7 @@ class Session:
         phase = self._allowed(incoming, SessionStep.ANSWER)
         if incoming.kind == "hello":
             self._fill_welcome(message)
-        frame = self._encode_answer(incoming.opaque, message, buffers)
+        frame = self._encode(incoming.opaque, message, buffers)
         incoming.phase = phase
         del self.incoming[incoming.opaque]
         if incoming.kind == "hello":
@@ -447,7 +446,7 @@ class Session:
     def item(self, incoming: Incoming, message: Answer, buffers: Sequence[object] = ()) -> Buffers:
         """Return one item of a stream, counted against its credit, which it may overdraw. Raises TooLarge."""
         self._allowed(incoming, SessionStep.ITEM)
-        frame = self._encode_answer(incoming.opaque, message, buffers)
+        frame = self._encode(incoming.opaque, message, buffers)
         assert incoming.credit is not None
         incoming.credit.take(payload_bytes(frame))
         return frame
@@ -500,33 +499,23 @@ class Session:
         answer = message.hello_answer
         answer.version, answer.features, answer.frame_bytes_max = self.version, self.features, self.options.frame_bytes_max
 
-    def _encode_answer(self, opaque: int, message: Answer, buffers: Sequence[object]) -> Buffers:
-        if not isinstance(message, SharedFrame):
-            return self._encode(opaque, message, buffers, 0)
-        options = self.options
-        if not message.is_small or options.codec is not Codec.NONE:
-            return self._encode(opaque, message.message, message.body, 0)
-        frame = message.frame(opaque, version=self.version, crc=options.crc)
-        if payload_bytes([frame]) > self.frame_bytes_out_max:
-            raise TooLarge(what="a frame", size=payload_bytes([frame]), limit=self.frame_bytes_out_max)
-        return [frame]
-
-    def _encode(self, opaque: int, message: Message | bytes, buffers: Sequence[object], timeout_ms: int) -> Buffers:
-        limit = self.frame_bytes_out_max
-        if not buffers:
-            frame = encode(opaque, message, version=self.version, timeout_ms=timeout_ms)
-            if len(frame) - HEADER.size > limit:
-                raise TooLarge(what="a frame", size=len(frame) - HEADER.size, limit=limit)
-            return [frame]
-        options = self.options
-        body = byte_buffers(buffers)
-        size = sum(map(len, body))
-        if size > limit:
-            raise TooLarge(what="the body of a frame", size=size, limit=limit)
-        codec = options.codec if size >= options.codec_bytes_min and self.features >> options.codec & 1 else Codec.NONE
-        parts = encode_with_body(opaque, message, body, version=self.version, timeout_ms=timeout_ms, crc=options.crc, codec=codec)
-        if payload_bytes(parts) > limit:
-            raise TooLarge(what="a frame", size=payload_bytes(parts), limit=limit)
+    def _encode(self, opaque: int, message: Answer, buffers: Sequence[object], timeout_ms: int = 0) -> Buffers:
+        options, limit = self.options, self.frame_bytes_out_max
+        if isinstance(message, SharedFrame) and not (message.is_small and options.codec is Codec.NONE):
+            buffers, message = message.body, message.message
+        if isinstance(message, SharedFrame):
+            parts: Buffers = [message.frame(opaque, version=self.version, crc=options.crc)]
+        elif not buffers:
+            parts = [encode(opaque, message, version=self.version, timeout_ms=timeout_ms)]
+        else:
+            body = byte_buffers(buffers)
+            size = sum(map(len, body))
+            if size > limit:
+                raise TooLarge(what="the body of a frame", size=size, limit=limit)
+            codec = options.codec if size >= options.codec_bytes_min and self.features >> options.codec & 1 else Codec.NONE
+            parts = encode_with_body(opaque, message, body, version=self.version, timeout_ms=timeout_ms, crc=options.crc, codec=codec)
+        if (found := payload_bytes(parts)) > limit:
+            raise TooLarge(what="a frame", size=found, limit=limit)
         return parts
 
 

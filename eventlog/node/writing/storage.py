@@ -280,13 +280,12 @@ class StorageThread:
             log = [pair for append in appends for pair in append.log]
             meta = [pair for append in appends for pair in append.meta]
 
-        def write() -> None:
-            self._store.append(log, meta)
-            self._store.sync()
+        _, error = self._try(partial(self._store.append, log, meta))
+        if error is None:
+            _, error = self._try(self._store.sync)
+        if error is None:
             self.syncs += 1
             self.appends += len(jobs)
-
-        _, error = self._try(write)
         self._report([(job.sink, None, error) for job in jobs if job.sink is not None])
         if error is not None:
             return

@@ -4,6 +4,7 @@ A row is taken where the own log ends with exactly the id that the row names bef
 logs then agree in everything below. Whatever is lost, doubled or late on the way fails that comparison and changes nothing.
 """
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -53,25 +54,34 @@ class BackupCore:
         usable = columns.holds[segments] & ~columns.busy[segments] & self.is_source(segments, sender)
         return np.count_nonzero(follows & usable) == len(segments) and not self.installs.any_of(segments)
 
-    def take_one(self, message: Message) -> Commands | None:
-        """Take a message of one row that continues its log with values, without arrays; None if it is not that."""
-        segment, flags, epoch, previous, last, watermark, values, _ = ONE_APPEND.unpack(message.rows)
-        columns = self._columns
-        if flags or not values or segment >= columns.segments or not previous < last <= columns.ids_max or watermark < 0:
-            return None
-        if epoch != columns.epochs.item(segment) or columns.number_of(message.sender) != columns.sources.item(segment):
-            return None
-        if columns.busy.item(segment) or not columns.holds.item(segment) or self.installs.is_partial(segment):
-            return None
-        if not self.continues(segment, previous):
-            return None
-        columns.matched[segment] = True
-        segments = np.array([segment])
-        commands: Commands = []
-        if watermark > columns.watermark.item(segment):
-            commands = self._hear_one(segment, watermark)
-        columns.ends[segment] = last
-        commands.append(self._write(message, segments=segments, lasts=np.array([last]), rows=None))
+    def take_few(self, message: Message) -> Commands | None:
+        """Take a few rows that continue their logs with values, without arrays; None if they are not that."""
+        columns, sender = self._columns, self._columns.number_of(message.sender)
+        segments: list[int] = []
+        lasts: list[int] = []
+        heard: dict[int, int] = {}
+        before = -1
+        for segment, flags, epoch, previous, last, watermark, values, _ in ONE_APPEND.iter_unpack(message.rows):
+            if flags or not values or not before < segment < columns.segments or not previous < last <= columns.ids_max or watermark < 0:
+                return None
+            if epoch != columns.epochs.item(segment) or sender != columns.sources.item(segment):
+                return None
+            if columns.busy.item(segment) or not columns.holds.item(segment) or self.installs.is_partial(segment):
+                return None
+            if not self.continues(segment, previous):
+                return None
+            segments.append(segment)
+            lasts.append(last)
+            if watermark > columns.watermark.item(segment):
+                heard[segment] = watermark
+            before = segment
+        for segment, last in zip(segments, lasts, strict=True):
+            columns.matched[segment] = True
+            columns.ends[segment] = last
+        for segment, watermark in heard.items():
+            columns.heard[segment] = max(columns.heard.item(segment), watermark)
+        commands = self._learn_few(heard)
+        commands.append(self._write(message, segments=np.array(segments), lasts=np.array(lasts), rows=None))
         return commands
 
     def take_plain(self, message: Message, table: Table) -> Commands:
@@ -174,20 +184,15 @@ class BackupCore:
         columns.heard[segments] = np.maximum(columns.heard[segments], watermarks)
         return self.learn(segments)
 
-    def _hear_one(self, segment: int, watermark: int) -> Commands:
-        """Do what `hear` does, for one segment whose log matches and is not busy, and without arrays."""
+    def _learn_few(self, segments: Iterable[int]) -> Commands:
+        """Do what `learn` does, for a few segments and without arrays."""
         columns = self._columns
-        columns.heard[segment] = max(columns.heard.item(segment), watermark)
-        return self._learn_one(segment)
-
-    def _learn_one(self, segment: int) -> Commands:
-        """Do what `learn` does, for one segment and without arrays."""
-        columns = self._columns
-        reach = min(columns.heard.item(segment), columns.durable.item(segment))
-        if reach <= columns.watermark.item(segment):
-            return []
-        columns.watermark[segment] = reach
-        return [Learned(segments=np.array([segment]), watermarks=np.array([reach]))]
+        moved: dict[int, int] = {}
+        for segment in segments:
+            reach = min(columns.heard.item(segment), columns.durable.item(segment))
+            if reach > columns.watermark.item(segment):
+                columns.watermark[segment] = moved[segment] = reach
+        return [Learned(segments=np.array([*moved]), watermarks=np.array([*moved.values()]))] if moved else []
 
     def learn(self, segments: Ints) -> Commands:
         """Move watermarks as far as they were heard and the log reaches."""
@@ -226,7 +231,7 @@ class BackupCore:
             return [pack_acks(write.to, write.correlation, [self.ack(segment, STALE)])]
         if not columns.matched.item(segment):
             return []
-        return [self._held(write, write.segments, write.lasts, write.epochs), *self._learn_one(segment)]
+        return [self._held(write, write.segments, write.lasts, write.epochs), *self._learn_few((segment,))]
 
     def ack(self, segment: int, status: int, end: int | None = None) -> Ack:
         """Return an ACK row; `end` None: the own log's."""

@@ -17,7 +17,7 @@ from eventlog.batch.stored import Values
 from eventlog.checksum import crc32c
 from eventlog.errors import BadMessage, UnsupportedFormat
 from eventlog.ids import ID_STEP
-from eventlog.replication.columns import ONE_APPEND
+from eventlog.replication.columns import FEW_ROWS_MAX, ONE_APPEND
 from eventlog.replication.messages import APPEND, CHUNK, VALUE, Body, decode_body, value_table
 
 _JOINED_BYTES_A_VALUE_MAX = 16 << 10
@@ -154,9 +154,9 @@ def read_arrived(buffer: memoryview, *, rows: int) -> tuple[memoryview, Arrived]
     Raises:
         BadMessage: something of it is damaged or contradicts itself.
     """
-    lone = _read_lone(buffer) if rows == 1 else None
-    if lone is not None:
-        return lone
+    few = _read_few(buffer, rows) if rows <= FEW_ROWS_MAX else None
+    if few is not None:
+        return few
     body = decode_body(buffer, rows=rows)
     table = np.frombuffer(body.rows, APPEND)
     carrying = np.where(table["flags"] == 0, table["values"], 0).astype(np.int64)
@@ -172,42 +172,49 @@ def read_arrived(buffer: memoryview, *, rows: int) -> tuple[memoryview, Arrived]
     return body.rows, arrived
 
 
-def _read_lone(buffer: memoryview) -> tuple[memoryview, Arrived] | None:
-    """Return one row with one value, without the arrays of many; None where it is anything else, or not as it should be."""
-    front = APPEND.itemsize + VALUE.itemsize
-    size = len(buffer) - front
-    if size < VALUE_HEAD_BYTES or size % 8:
+def _read_few(buffer: memoryview, rows: int) -> tuple[memoryview, Arrived] | None:
+    """Return a few rows with one value each, without the arrays of many; None where it is anything else, or not as it should be."""
+    size = rows * APPEND.itemsize
+    at = size + rows * VALUE.itemsize
+    if not 0 < at < len(buffer):
         return None
-    segment, flags, _, previous, last, _, values, _ = ONE_APPEND.unpack_from(buffer)
-    cache, length = _ONE_VALUE.unpack_from(buffer, APPEND.itemsize)
-    if flags or values != 1 or length != size:
-        return None
-    data = bytes(buffer[front:])
-    try:
-        head = read_head(data, where="")
-    except UnsupportedFormat:
-        return None
-    if int.from_bytes(data[:4], "little") != crc32c(memoryview(data)[4:], _seed(segment, cache)):
-        return None
-    if not previous < head.base <= head.last_id <= last:
+    table, names = ONE_APPEND.iter_unpack(buffer[:size]), _ONE_VALUE.iter_unpack(buffer[size:at])
+    segments, caches, heads, data = [], [], [], []
+    for (segment, flags, _, previous, last, _, values, _), (cache, length) in zip(table, names, strict=True):
+        value = bytes(buffer[at : at + length])
+        at += length
+        if flags or values != 1 or len(value) != length or length < VALUE_HEAD_BYTES or length % 8:
+            return None
+        try:
+            head = read_head(value, where="")
+        except UnsupportedFormat:
+            return None
+        is_whole = int.from_bytes(value[:4], "little") == crc32c(memoryview(value)[4:], _seed(segment, cache))
+        if not is_whole or not previous < head.base <= head.last_id <= last:
+            return None
+        segments.append(segment)
+        caches.append(cache)
+        heads.append(head)
+        data.append(value)
+    if at != len(buffer):
         return None
     arrived = Arrived(
-        segments=np.array((segment,)),
-        caches=np.array((cache,)),
-        bases=np.array((head.base,)),
-        lasts=np.array((head.last_id,)),
-        counts=np.array((head.count,)),
-        offsets=np.array((head.first_offset,)),
-        bounds=_ONE_BOUND,
-        data=[data],
-        heads=np.frombuffer(data, VALUE_HEAD, 1),
-        cache_ids=frozenset((cache,)),
+        segments=np.array(segments),
+        caches=np.array(caches),
+        bases=np.array([head.base for head in heads]),
+        lasts=np.array([head.last_id for head in heads]),
+        counts=np.array([head.count for head in heads]),
+        offsets=np.array([head.first_offset for head in heads]),
+        bounds=_BOUNDS[: rows + 1],
+        data=data,
+        heads=np.frombuffer(b"".join([value[:VALUE_HEAD_BYTES] for value in data]), VALUE_HEAD),
+        cache_ids=frozenset(caches),
     )
-    return memoryview(buffer)[: APPEND.itemsize].toreadonly(), arrived
+    return memoryview(buffer)[:size].toreadonly(), arrived
 
 
 _ONE_VALUE = Struct("<II")
-_ONE_BOUND = np.array((0, 1))
+_BOUNDS = np.arange(FEW_ROWS_MAX + 1)
 
 
 def read_pieces(buffer: memoryview, *, rows: int) -> list[tuple[int, bytes]]:

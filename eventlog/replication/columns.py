@@ -18,6 +18,7 @@ Row = tuple[int, int, int, int, int, int, int, int]
 ONE_APPEND = Struct("<HHIqqqII")
 ONE_ACK = Struct("<HHIqII")
 assert (ONE_APPEND.size, ONE_ACK.size) == (APPEND.itemsize, ACK.itemsize), "the same layout without numpy"
+FEW_ROWS_MAX = 8  # go one after the other: an array costs as much for one number as for a hundred
 
 
 class SegmentColumns:

@@ -1,10 +1,12 @@
 """The primary's side of the segments that a node leads: append, count acknowledgements, commit."""
 
+from collections.abc import Iterable
+
 import numpy as np
 
 from eventlog.arrays import Ints, Mask
 from eventlog.errors import NotEnoughReplicas, NotPrimary
-from eventlog.replication.columns import NEVER, SegmentColumns
+from eventlog.replication.columns import FEW_ROWS_MAX, NEVER, SegmentColumns
 from eventlog.replication.commands import Command, Commands, Committed, Lead
 from eventlog.replication.roster import OWN, Roster
 from eventlog.replication.terms import EpochStart, Term
@@ -123,22 +125,26 @@ class PrimaryCore:
             roster.counted_rows[slot][segments] = held[awaited]
         return self.advance(segments)
 
-    def count_one(self, slot: int, segment: int, end: int) -> Commands:
-        """Do what `count` does, for one segment and without arrays."""
-        roster = self._roster
-        if end > roster.acknowledged_rows[slot].item(segment):
-            roster.acknowledged_rows[slot][segment] = end
-            if not roster.awaited_rows[slot].item(segment):
-                return []
-            roster.counted_rows[slot][segment] = end
-        columns = self._columns
-        if not columns.adopted.item(segment):
-            return self.advance(np.array([segment]))
-        held: int = min([row.item(segment) for row in roster.counted_rows])
-        if held <= columns.watermark.item(segment) or self.sizes.item(segment) < self.needed.item(segment):
-            return []
-        columns.watermark[segment] = held
-        return [Committed(segments=np.array([segment]), watermarks=np.array([held]))]
+    def count_few(self, slot: int, ends: Iterable[tuple[int, int]]) -> Commands:
+        """Do what `count` does, for (segment, end) of a few segments and without arrays."""
+        columns, roster = self._columns, self._roster
+        acknowledged, awaited, counted = roster.acknowledged_rows[slot], roster.awaited_rows[slot], roster.counted_rows[slot]
+        moved: dict[int, int] = {}
+        begun: list[int] = []
+        for segment, end in ends:
+            if end > acknowledged.item(segment):
+                acknowledged[segment] = end
+                if not awaited.item(segment):
+                    continue
+                counted[segment] = end
+            if not columns.adopted.item(segment):
+                begun.append(segment)
+                continue
+            held: int = min([row.item(segment) for row in roster.counted_rows])
+            if held > columns.watermark.item(segment) and self.sizes.item(segment) >= self.needed.item(segment):
+                columns.watermark[segment] = moved[segment] = held
+        commands: Commands = [Committed(segments=np.array([*moved]), watermarks=np.array([*moved.values()]))] if moved else []
+        return commands + self.advance(np.array(begun)) if begun else commands
 
     def take_back(self, slot: int, segment: int, end: int) -> None:
         """Count a replica only up to `end`, an id of this log, again: it has said that no more of it is there. What is committed stays so.
@@ -185,12 +191,15 @@ class PrimaryCore:
     def count_own(self, segments: Ints, last_ids: Ints) -> Commands:
         """Note that the own log holds own appends up to `last_ids` on disk."""
         columns = self._columns
-        if len(segments) == 1:
-            segment = segments.item(0)
-            last = min(last_ids.item(0), columns.ends.item(segment))
-            if last > columns.durable.item(segment):
-                columns.durable[segment] = last
-            return self.count_one(OWN, segment, last) if columns.leads.item(segment) else []
+        if len(segments) <= FEW_ROWS_MAX:
+            held: list[tuple[int, int]] = []
+            for segment, end in zip(segments.tolist(), last_ids.tolist(), strict=True):
+                last = min(end, columns.ends.item(segment))
+                if last > columns.durable.item(segment):
+                    columns.durable[segment] = last
+                if columns.leads.item(segment):
+                    held.append((segment, last))
+            return self.count_few(OWN, held)
         last_ids = np.minimum(last_ids, columns.ends[segments])
         columns.durable[segments] = np.maximum(columns.durable[segments], last_ids)
         leads = columns.leads[segments]

@@ -12,7 +12,7 @@ from eventlog.arrays import NONE, Ints, Mask
 from eventlog.errors import BadMessage
 from eventlog.replication.backup import BackupCore, pack_acks
 from eventlog.replication.claims import Claims
-from eventlog.replication.columns import ONE_ACK, ONE_APPEND, SegmentColumns
+from eventlog.replication.columns import FEW_ROWS_MAX, ONE_ACK, ONE_APPEND, SegmentColumns
 from eventlog.replication.commands import (
     Commands,
     Cut,
@@ -221,8 +221,9 @@ class Replication:
         if slot is None:
             return []
         link = self.streams.links.get(message.sender)
-        if len(message.rows) == ONE_ACK.size and link is not None and not link.streams and message.correlation >= link.newest:
-            committed = self._held_one(slot, message.rows)
+        is_answered = link is not None and not link.streams and message.correlation >= link.newest
+        if is_answered and _are_few(message.rows, ONE_ACK.size):
+            committed = self._held_few(slot, message.rows)
             if committed is not None:
                 return committed
         table = decode_acks(message.rows, segments=self.segments)
@@ -236,15 +237,17 @@ class Replication:
             commands += self._take_ack(link, row, message.correlation, now_ms=now_ms)
         return commands + self.streams.flush()
 
-    def _held_one(self, slot: int, row: Buffer) -> Commands | None:
-        """Count an answer of one row that only says how far a member of the in-sync set is; None if it is not that."""
-        segment, status, epoch, end, _, _ = ONE_ACK.unpack(row)
-        columns = self.columns
-        if status != HELD or segment >= self.segments or not columns.leads.item(segment) or epoch != columns.epochs.item(segment):
-            return None
-        if not 0 <= end <= columns.ends.item(segment) or not self.roster.awaited_rows[slot].item(segment):
-            return None
-        return self.primary.count_one(slot, segment, end)
+    def _held_few(self, slot: int, rows: Buffer) -> Commands | None:
+        """Count an answer of a few rows that only say how far a member of the in-sync sets is; None if they are not that."""
+        columns, awaited = self.columns, self.roster.awaited_rows[slot]
+        held: list[tuple[int, int]] = []
+        for segment, status, epoch, end, _, _ in ONE_ACK.iter_unpack(rows):
+            if status != HELD or segment >= self.segments or not columns.leads.item(segment) or epoch != columns.epochs.item(segment):
+                return None
+            if not 0 <= end <= columns.ends.item(segment) or not awaited.item(segment):
+                return None
+            held.append((segment, end))
+        return self.primary.count_few(slot, held)
 
     def _is_of_term(self, table: Table, segments: Ints) -> Mask:
         """Return which answers are to this node's own present terms.
@@ -264,9 +267,9 @@ class Replication:
         if correlation < link.newest:
             counts = link.counts(segments, correlation)
             segments, ends = segments[counts], ends[counts]
-        if len(segments) == 1:
-            return self.primary.count_one(link.slot, segments.item(0), ends.item(0))
-        return self.primary.count(link.slot, segments, ends) if len(segments) else []
+        if len(segments) <= FEW_ROWS_MAX:
+            return self.primary.count_few(link.slot, zip(segments.tolist(), ends.tolist(), strict=True))
+        return self.primary.count(link.slot, segments, ends)
 
     def _held(self, link: PeerLink, segments: Ints, ends: Ints, correlation: int, *, now_ms: int) -> Commands:
         commands = self._count(link, segments, ends, correlation)
@@ -350,8 +353,8 @@ class Replication:
         """
         if message.recipient != self.own:
             return []
-        if len(message.rows) == ONE_APPEND.size:
-            taken = self.backup.take_one(message)
+        if _are_few(message.rows, ONE_APPEND.size):
+            taken = self.backup.take_few(message)
             if taken is not None:
                 return taken
         table = decode_appends(message.rows, segments=self.segments)
@@ -473,3 +476,8 @@ class Replication:
             return ()
         late = self.roster.awaited[:, segment] & (self.roster.counted[:, segment] < end)
         return tuple(sorted(self.roster.replicas[slot] for slot in late.nonzero()[0].tolist()))
+
+
+def _are_few(rows: Buffer, size: int) -> bool:
+    """Return whether these are some whole rows of `size` bytes, so few that arrays are not worth it."""
+    return 0 < len(rows) <= FEW_ROWS_MAX * size and not len(rows) % size

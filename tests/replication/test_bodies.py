@@ -9,6 +9,7 @@ from eventlog.batch.stored import Values
 from eventlog.errors import BadMessage
 from eventlog.node.copying.replicate_copy import pack, seal, unpack, unseal
 from eventlog.replication.bodies import Carried, group_values, joined, read_arrived, values_from
+from eventlog.replication.columns import FEW_ROWS_MAX
 from eventlog.replication.messages import APPEND
 from eventlog.segment.keys import log_key
 
@@ -61,26 +62,34 @@ def test_arrivals_joined_are_the_values_of_all_in_their_order():
         (rows((1, 10, 19, 1)), [value(1, 7, 20)]),  # above what it is said to end with
         (rows((1, 10, 30, 2)), [value(1, 7, 20), value(1, 7, 20)]),
         (rows((1, 10, 30, 2)), [value(1, 7, 20)]),
+        (rows((1, 10, 30, 1), (2, 10, 30, 1)), [value(1, 7, 20), value(3, 7, 20)]),
+        (rows((1, 10, 30, 1), (2, 20, 30, 1)), [value(1, 7, 20), value(2, 7, 20)]),
+        (rows((1, 10, 30, 1), (2, 10, 30, 1)), [value(1, 7, 20), value(2, 7, 20)[:-8]]),
+        (rows((1, 10, 30, 1), (2, 10, 30, 1)), [value(1, 7, 20)]),
+        (rows((1, 10, 30, 1)), [value(1, 7, 20), value(2, 7, 20)]),
     ],
 )
 def test_what_is_damaged_or_out_of_order_is_refused(table, data):
     with pytest.raises(BadMessage):
-        read_arrived(memoryview(body(table, [7] * len(data), data)), rows=1)
+        read_arrived(memoryview(body(table, [7] * len(data), data)), rows=len(table) // APPEND.itemsize)
 
 
+@pytest.mark.parametrize("few", [1, 2, FEW_ROWS_MAX])
 @pytest.mark.parametrize("count", [0, 1, 3])
-def test_a_value_alone_is_seen_as_the_same_value_among_others(count):
+def test_a_few_values_are_seen_as_the_same_values_among_others(count, few):
     block = bytes(build_blocks(Columns(kinds=np.zeros(count, np.uint8), keys=[b"k"] * count, values=[b"v"] * count), np.array([count]))[0])
     head = ValueHead(flags=0, sections=1, epoch=1, count=count, bitmap=0, kinds=1, producers=0, base=2_048, first_offset=5)
-    data = encode_value(head, segment=1, cache=7, sections=[block] if count else [])
-    sent, alone = read_arrived(memoryview(body(rows((1, 10, 9_000, 1)), [7], [data])), rows=1)
-    _, among = read_arrived(memoryview(body(rows((1, 10, 9_000, 1), (2, 3, 4, 0)), [7], [data])), rows=2)
-    assert bytes(sent) == rows((1, 10, 9_000, 1))
+    caches = [7 + segment % 2 for segment in range(few)]
+    data = [encode_value(head, segment=segment, cache=cache, sections=[block] if count else []) for segment, cache in enumerate(caches)]
+    given = [(segment, 10, 9_000, 1) for segment in range(few)]
+    sent, alone = read_arrived(memoryview(body(rows(*given), caches, data)), rows=few)
+    _, among = read_arrived(memoryview(body(rows(*given, (few, 3, 4, 0)), caches, data)), rows=few + 1)
+    assert bytes(sent) == rows(*given)
     for name in ("segments", "caches", "bases", "lasts", "counts", "offsets", "heads"):
         one, other = getattr(alone, name), getattr(among, name)
         assert one.dtype == other.dtype
         assert one.tolist() == other.tolist(), name
-    assert (alone.data, alone.cache_ids, alone.bounds.tolist()) == (among.data, among.cache_ids, among.bounds[:2].tolist())
+    assert (alone.data, alone.cache_ids, alone.bounds.tolist()) == (among.data, among.cache_ids, among.bounds[:-1].tolist())
 
 
 def test_the_values_of_a_group_stand_segment_by_segment_each_in_the_order_of_ids():

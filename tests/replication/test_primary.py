@@ -6,6 +6,7 @@ import pytest
 from eventlog.errors import BadMessage, NotEnoughReplicas, NotPrimary
 from eventlog.replication import Message, Replica
 from eventlog.replication import commands as do
+from eventlog.replication.columns import FEW_ROWS_MAX
 from eventlog.replication.messages import ACK, HELD, MISMATCH
 from tests.replication.worlds import World, led
 
@@ -201,13 +202,14 @@ def test_a_marker_that_comes_after_the_term_is_over_is_not_registered():
     assert world[1].core.ends.item(0) == 0
 
 
-def test_a_single_segment_and_many_take_the_same_steps():
-    alone, together = led(3), led(3)
-    for world, groups in ((alone, [(0,), (1,)]), (together, [(0, 1)])):
+@pytest.mark.parametrize("segments", [2, FEW_ROWS_MAX, FEW_ROWS_MAX + 1])
+def test_a_single_segment_few_and_many_take_the_same_steps(segments: int):
+    alone, together = led(3, segments=segments), led(3, segments=segments)
+    for world, groups in ((alone, [(segment,) for segment in range(segments)]), (together, [tuple(range(segments))])):
         for group in groups:
             world[1].put(*group, text="same")
         world.settle()
         world.pass_time(100)
-    for segment in range(2):
+    for segment in range(segments):
         assert alone[1].logs[segment] == together[1].logs[segment] == alone[3].logs[segment]
     assert alone[1].core.watermark.tolist() == together[1].core.watermark.tolist() == together[2].core.watermark.tolist()

@@ -98,8 +98,8 @@ class Promises:
         found = [self._promise(now_id, free.nonzero()[0])] if np.count_nonzero(free) else []
         busy &= self._leads
         if np.count_nonzero(busy):
-            firsts = self._first[busy]
-            found += [self._promise(first - 1, (busy & (self._first == first)).nonzero()[0]) for first in np.unique(firsts).tolist()]
+            firsts = sorted(set(self._first[busy].tolist()))  # of the few groups in flight
+            found += [self._promise(first - 1, (busy & (self._first == first)).nonzero()[0]) for first in firsts]
         self._made = max([self._made, *(promise.id for promise in found)])
         return found
 
@@ -152,7 +152,13 @@ class LowWatermark:
         else:
             self._named[of], self._epochs[of] = promise.last_ids, promise.epochs
         self._closed[of] = promise.id
-        self._raise(of)
+        self._raise(promise.segments)
+
+    def hear_own(self, promise: Promise) -> None:
+        """Take a promise of this node in: a primary holds the committed prefix of what it leads."""
+        of = promise.segments
+        self._held[of] = np.maximum(self._held[of], promise.last_ids)
+        self.hear(promise)
 
     def hold(self, segments: Ints | slice, last_ids: Ints | int) -> None:
         """Note that this node holds the committed prefix of `segments` up to `last_ids`."""
@@ -186,13 +192,6 @@ class LowWatermark:
         """Return the asked segments whose limit lies below the id `below`: they are why a reader stands still."""
         found = (self.limits < below).nonzero()[0]
         return found if asked is None or not len(found) else np.intersect1d(found, asked, assume_unique=True)
-
-
-def hear_own(low: LowWatermark, promises: Promises, now_id: int) -> None:
-    """Promise up to `now_id` and hear it at once: a primary holds the committed prefix of what it leads."""
-    for promise in promises.make(now_id):
-        low.hold(promise.segments, promise.last_ids)
-        low.hear(promise)
 
 
 assert PROMISE.itemsize == 24, "rows are whole words; the layout is frozen"

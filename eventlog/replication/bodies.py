@@ -159,11 +159,11 @@ def read_arrived(buffer: memoryview, *, rows: int) -> tuple[memoryview, Arrived]
         return few
     body = decode_body(buffer, rows=rows)
     table = np.frombuffer(body.rows, APPEND)
-    carrying = np.where(table["flags"] == 0, table["values"], 0).astype(np.int64)
     bounds = np.zeros(len(table) + 1, np.int64)
+    if not len(body.caches) or np.count_nonzero(table["flags"] == CHUNK):
+        return body.rows, _no_values(bounds)
+    carrying = np.where(table["flags"] == 0, table["values"], 0).astype(np.int64)
     carrying.cumsum(out=bounds[1:])
-    if np.count_nonzero(table["flags"] == CHUNK):
-        return body.rows, _no_values(bounds * 0)
     of_row = np.arange(len(table)).repeat(carrying)
     segments = table["segment"][of_row].astype(np.int64)
     data = _pieces(body)

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eventlog.read.watermark import LowWatermark, Promise, Promises, hear_own
+from eventlog.read.watermark import LowWatermark, Promise, Promises
 from tests.examples import examples
 
 
@@ -179,13 +179,18 @@ def test_holders_are_the_asked_segments_that_stand_still():
     assert low.holders(ints(2, 3), below=100).tolist() == []
 
 
+def hear_all(low, promises):
+    for promise in promises:
+        low.hear_own(promise)
+
+
 def test_one_node_hears_itself():
     promises, low = leading(2), LowWatermark(2)
     promises.begin(ints(1), first_id=40, last_id=60)
-    hear_own(low, promises, 50)
+    hear_all(low, promises.make(50))
     assert low.limits.tolist() == [50, 39]
     promises.commit(ints(1), ints(60), upto=60)
-    hear_own(low, promises, 70)
+    hear_all(low, promises.make(70))
     assert low.limit() == 70
 
 

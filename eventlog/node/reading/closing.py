@@ -151,8 +151,7 @@ class Closing:
         """Promise as much as the clock allows, `upto` at least if it may be, and hear it here."""
         made = self._promises.make(self._clock.close_up(upto, vouched=self._vouched))
         for promise in made:
-            self._low.hold(promise.segments, promise.last_ids)
-            self._low.hear(promise)
+            self._low.hear_own(promise)
         return made
 
     def answer_soon(self) -> None:

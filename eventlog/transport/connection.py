@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Container
+from collections.abc import Callable, Collection
 from heapq import heapify, heappop, heappush
 from typing import Any, Final, Protocol
 
@@ -107,8 +107,8 @@ class Connection(Link):
         future: asyncio.Future[Reply] = self._loop.create_future()
         outgoing, frame = self.session.ask(message, buffers, token=future, timeout_ms=timeout_ms)
         self.write_frame(frame)
-        if timeout_ms:
-            self._limit(outgoing, timeout_ms)
+        if timeout_ms and self._timeouts.add(outgoing.opaque, int(self._loop.time() * 1000) + timeout_ms):
+            self._start_timer()
         return future
 
     def post(self, receiver: Receiver, message: Message, *buffers: object) -> None:
@@ -146,12 +146,6 @@ class Connection(Link):
         stream.opened(outgoing)
         self.write_frame(frame)
         return stream
-
-    def _limit(self, outgoing: Outgoing, timeout_ms: int) -> None:
-        self._timeouts.compact(len(self.session.outgoing))
-        now = self._loop.time()
-        if self._timeouts.add(outgoing.opaque, int(now * 1000) + timeout_ms):
-            self._start_timer()
 
     def _start_timer(self) -> None:
         if self._timer is not None:
@@ -400,7 +394,7 @@ class Timeouts:
 
     __slots__ = ("_heap", "_live")
 
-    def __init__(self, live: Container[int]) -> None:
+    def __init__(self, live: Collection[int]) -> None:
         self._heap: list[int] = []  # deadline_ms << 32 | opaque: numbers compare faster than tuples
         self._live = live
 
@@ -408,7 +402,10 @@ class Timeouts:
         return len(self._heap)
 
     def add(self, opaque: int, deadline_ms: int) -> bool:
-        """Note a deadline; True if it is now the earliest."""
+        """Note a deadline; True if it is now the earliest. Answered ones are dropped where they are most of the heap."""
+        if len(self._heap) > 2 * len(self._live) + DEAD_ENTRIES_MAX:
+            self._heap = [entry for entry in self._heap if entry & ((1 << OPAQUE_BITS) - 1) in self._live]
+            heapify(self._heap)
         entry = deadline_ms << OPAQUE_BITS | opaque
         heappush(self._heap, entry)
         return self._heap[0] == entry
@@ -425,9 +422,3 @@ class Timeouts:
             opaque = entry & ((1 << OPAQUE_BITS) - 1)
             if opaque in self._live:
                 expired(opaque)
-
-    def compact(self, live_count: int) -> None:
-        """Drop answered ones if they are most of the heap."""
-        if len(self._heap) > 2 * live_count + DEAD_ENTRIES_MAX:
-            self._heap = [entry for entry in self._heap if entry & ((1 << OPAQUE_BITS) - 1) in self._live]
-            heapify(self._heap)

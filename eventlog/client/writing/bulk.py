@@ -10,7 +10,7 @@ from msgspec import Raw
 from eventlog.client.formats import REMOVE, CacheFormat, Remove, checked_json, headers_bytes, lifespan
 from eventlog.client.options import BULK_EVENTS_MAX
 from eventlog.client.reading.columns import arrow_module
-from eventlog.client.writing.changes import EVENT_BYTES, Changes
+from eventlog.client.writing.calls import EVENT_BYTES, Changes
 from eventlog.errors import InvalidArgument, TooLarge
 
 Columns = tuple[list[bytes], list[bytes], list[bool] | None]  # keys, values, which are removals

@@ -15,7 +15,7 @@ from eventlog.arrays import Ints
 from eventlog.batch.build import Columns, build_write
 from eventlog.batch.marks import REFUSED
 from eventlog.batch.one import build_one
-from eventlog.client.writing.changes import Changes, Ledger, WriteCall, kinds_of
+from eventlog.client.writing.calls import Changes, Ledger, WriteCall, kinds_of
 from eventlog.client.writing.singles import condition_of
 from eventlog.errors import BadMessage, ClientClosed, EventLogError, KeyExists, VersionMismatch
 from eventlog.events import Kind

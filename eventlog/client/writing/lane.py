@@ -14,7 +14,7 @@ from eventlog.batch.marks import REFUSED
 from eventlog.client.connections.nodes import Nodes
 from eventlog.client.connections.requests import chance
 from eventlog.client.options import ClientOptions
-from eventlog.client.writing.changes import WriteCall
+from eventlog.client.writing.calls import WriteCall
 from eventlog.client.writing.contents import Contents, Undecided, WriteFrame, drop_dead, is_forgettable, read_answer, rest_of, split_by_call
 from eventlog.clock import LOOP_STEP_S
 from eventlog.errors import ConnectionLost, EventLogError, NotPrimary, Outcome, OutcomeUnknown, Stopping, TimedOut

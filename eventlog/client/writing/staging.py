@@ -19,7 +19,7 @@ from eventlog.client.handle import CacheHandle, Core
 from eventlog.client.reading.columns import arrow_module
 from eventlog.client.values import CacheInfo, Shown, checked_flag, checked_text, checked_whole
 from eventlog.client.writing.bulk import arrow_columns, header_column, lifespan_column, pair_columns, parts_of
-from eventlog.client.writing.changes import Changes
+from eventlog.client.writing.calls import Changes
 from eventlog.client.writing.contents import columns_of_changes
 from eventlog.errors import InvalidArgument, TooLarge
 from eventlog.limits import GROUP_BYTES_MAX, STAGE_KEEP_MS_DEFAULT, STAGE_KEEP_MS_MAX

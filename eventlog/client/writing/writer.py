@@ -7,8 +7,7 @@ from typing import Any
 from eventlog.client.connections.nodes import Nodes
 from eventlog.client.connections.requests import chance
 from eventlog.client.options import ClientOptions
-from eventlog.client.writing.backlog import Backlog
-from eventlog.client.writing.changes import Changes, WriteCall
+from eventlog.client.writing.calls import Backlog, Changes, WriteCall
 from eventlog.client.writing.contents import Undecided, WriteFrame, is_forgettable, may_be_written, pack, rest_of
 from eventlog.client.writing.lane import STALLED_S, Lane, LaneShared, too_late
 from eventlog.errors import ClientClosed, EventLogError, InvalidArgument, NotEnoughReplicas, Outcome, OutcomeUnknown

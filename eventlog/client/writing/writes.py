@@ -13,7 +13,7 @@ from eventlog.client.formats import headers_bytes, lifespan
 from eventlog.client.reading.columns import arrow_module
 from eventlog.client.values import Removed, StoredMany
 from eventlog.client.writing.bulk import arrow_columns, pair_columns, parts_of
-from eventlog.client.writing.changes import Changes
+from eventlog.client.writing.calls import Changes
 from eventlog.client.writing.singles import CacheSingles, Condition, Expecting, OnWaitTimeout, Written
 from eventlog.errors import EventLogError, InvalidArgument, PartlyWritten
 from eventlog.limits import BATCH_BYTES_MAX, BATCH_EVENTS_MAX

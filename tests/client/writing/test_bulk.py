@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from eventlog.client.formats import REMOVE, CacheFormat
 from eventlog.client.writing.bulk import arrow_columns, pair_columns, parts_of
-from eventlog.client.writing.changes import Changes
+from eventlog.client.writing.calls import Changes
 from eventlog.errors import BadValue, InvalidArgument
 from tests.client.test_formats import BYTES, JSON
 

@@ -13,7 +13,7 @@ from eventlog.batch.build import read_table
 from eventlog.batch.check import BlockLimits, check_blocks
 from eventlog.batch.marks import REFUSED
 from eventlog.batch.views import decode_block
-from eventlog.client.writing.changes import Changes, WriteCall
+from eventlog.client.writing.calls import Changes, WriteCall
 from eventlog.client.writing.contents import pack, read_answer, rest_of, split_by_call
 from eventlog.client.writing.singles import Condition
 from eventlog.errors import BadMessage, KeyExists, VersionMismatch

@@ -5,8 +5,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from eventlog.client.writing.backlog import Backlog
-from eventlog.client.writing.changes import Changes, WriteCall
+from eventlog.client.writing.calls import Backlog, Changes, WriteCall
 from eventlog.errors import ClientClosed, TimedOut
 
 LATER = 1e9

@@ -9,7 +9,7 @@ import pytest
 
 from eventlog.batch.marks import ABSENT
 from eventlog.client.values import Removed, Stored, StoredMany
-from eventlog.client.writing.changes import Changes, Ledger, WriteCall, kinds_of
+from eventlog.client.writing.calls import Changes, Ledger, WriteCall, kinds_of
 from eventlog.client.writing.singles import Condition
 from eventlog.errors import DiskFull, OutcomeUnknown, PartlyWritten
 

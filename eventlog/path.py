@@ -21,11 +21,11 @@ READING (`async for event in cache.events(from_id=...)`)
     node.handlers   `poll` and `watch`                                              node/handlers/events.py, node/reading/watches.py
     read            where the reader is: its token -> a cursor                      read/token.py, read/cursor.py
     node.reading    position -> limits: low watermark, retention, until             node/reading/answers.py
-    node.reading    waiting readers are looked at in rounds                                node/reading/rounds.py
+    node.reading    waiting readers are looked at in rounds                         node/reading/rounds.py
     read            the latest groups, in memory                                    read/tail.py
     node.reading    everything older, from the store, in the reader thread          node/reading/finding.py, read/history.py
     read            at which id the answer ends, and which parts it has             read/answer.py, with a filter read/filtered.py
     batch           tiny blocks joined into one, cut at one id                      batch/join.py
-    node.reading    one serialization for all that ask the same                      node/reading/sharing.py
+    node.reading    one serialization for all that ask the same                     node/reading/sharing.py
     client          columns or events, interleaved by id                            client/
 """

@@ -25,8 +25,8 @@ from eventlog.transport.server import Server, ServerOptions, bind
 WARM_UP = 5
 ROUNDS = 40
 PACKAGE = str(Path(eventlog.__file__).parent) + "/"
-FILES_MAX = {"put": 53, "poll": 30}
-FUNCTIONS_MAX = {"put": 215, "poll": 122}
+FILES_MAX = {"put": 48, "poll": 29}
+FUNCTIONS_MAX = {"put": 201, "poll": 119}
 
 
 class Walk:

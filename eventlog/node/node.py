@@ -111,7 +111,7 @@ CACHES_AGAIN_S = 0.2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opened:
-    """What a start has opened and recovered, ready to be served from."""
+    """What a start has opened and recovered, ready to be served from. `applied` is moved by the writer and by what follows others."""
 
     config: NodeConfig
     cluster: str
@@ -270,10 +270,11 @@ class Node:
             clock=self.clock,
             overlay=self.overlay,
             promises=self.promises,
+            applied=opened.applied,
             bounds=BlockLimits(
                 key_bytes=KEY_BYTES_MAX, value_bytes=opened.config.value_bytes_max, header_bytes=HEADERS_BYTES_MAX, columns=FROM_CLIENTS
             ),
-            hooks=WriterHooks(steps=self.steps.add, committed=self._committed, visible=self._visible),
+            hooks=WriterHooks(steps=self.steps.add, visible=self._visible),
         )
 
     def _new_followed(self, opened: Opened) -> Followed:
@@ -376,10 +377,6 @@ class Node:
         return await done
 
     # ------------------------------------------------------------ what the writer tells
-
-    def _committed(self, segments: Ints, last_ids: Ints) -> None:
-        self.promises.commit(segments, last_ids, upto=int(last_ids[-1]))
-        self.followed.applied[segments] = last_ids
 
     def _visible(self, group: CommittedGroup) -> None:
         self.closing.answer_soon()

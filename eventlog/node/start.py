@@ -351,7 +351,7 @@ def _bring_up(origin: _Begun, caches: Caches, found: Recovery) -> Opened:
         member=member,
         store=store,
         core=core,
-        applied=found.marks,
+        applied=found.marks.copy(),
         caches=caches,
         steps=_load_steps(store, caches, found),
         promises=Promises(store.segments),

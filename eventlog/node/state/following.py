@@ -81,7 +81,7 @@ class _Late:
 class Followed:
     """`applied[segment]`: everything up to there is in the state, or in the overlay and the storage thread's queue for it.
 
-    Own commits of this node move it from outside, in the step in which they are committed.
+    The writer moves it for what this node commits.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class Followed:
         refresh_caches: Callable[[], Awaitable[None]],
         made_room: Callable[[], None] = lambda: None,
     ) -> None:
-        self.applied = applied.copy()
+        self.applied = applied
         self._store = store
         self._storage = storage
         self._overlay = overlay

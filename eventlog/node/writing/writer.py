@@ -49,10 +49,9 @@ Steps = Callable[[int, int, int, int], list[tuple[int, int, int, int]]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriterHooks:
-    """What the writer tells, each in the same step as what it tells of: a group that is stamped, segments committed, the group."""
+    """What the writer tells, each in the same step as what it tells of: a group that is stamped, and one that is committed."""
 
     steps: Steps
-    committed: Callable[[Ints, Ints], None]
     visible: Callable[[CommittedGroup], None]
 
 
@@ -67,7 +66,10 @@ class _Group:
 
 
 class NodeWriter:
-    """Takes frames in with `submit`. Owns the overlay's layers and the queue."""
+    """Takes frames in with `submit`. Owns the overlay's layers and the queue.
+
+    A commit moves `applied` in its segments: of each, everything up to there is in the state.
+    """
 
     def __init__(
         self,
@@ -78,6 +80,7 @@ class NodeWriter:
         clock: FlakeClock,
         overlay: Overlay,
         promises: Promises,
+        applied: Ints,
         bounds: BlockLimits,
         hooks: WriterHooks,
         wait_ms_max: int = REQUEST_TIMEOUT_MS_DEFAULT,
@@ -90,6 +93,7 @@ class NodeWriter:
         self._clock = clock
         self._overlay = overlay
         self._promises = promises
+        self._marks = applied
         self.bounds = bounds
         self._drafter = Drafter(overlay=overlay, store=store, bounds=bounds, put_back=self.queue.put_back)
         self._hooks = hooks
@@ -421,7 +425,9 @@ class NodeWriter:
 
     def _settle_few(self, few: Few) -> None:
         """Do what `_settle` does, for a few events."""
-        self._hooks.committed(few.segments, few.ids)
+        last_id = few.lones[-1].id
+        self._promises.commit(few.segments, few.ids, upto=last_id)
+        self._marks[few.segments] = few.ids
         few.commit()
         layer, nbytes = few.layer()
         if layer:
@@ -430,14 +436,15 @@ class NodeWriter:
         self.groups += 1
         self.frames += len(few.by_frame)
         self.events += len(few.lones)
-        self._hooks.visible(CommittedGroup(first_id=few.lones[0].id, last_id=few.lones[-1].id, caches=(few.seen(),)))
+        self._hooks.visible(CommittedGroup(first_id=few.lones[0].id, last_id=last_id, caches=(few.seen(),)))
 
     def _settle(self, parts: list[CachePart], changes: list[StateChange]) -> None:
         """Make a committed group visible, and remember what repeated frames are answered with."""
         caches = []
         for part, change in zip(parts, changes, strict=True):
             values, cache = part.stored, part.cache
-            self._hooks.committed(values.segments, values.last_ids)
+            self._promises.commit(values.segments, values.last_ids, upto=int(values.last_ids[-1]))
+            self._marks[values.segments] = values.last_ids
             change.commit(cache, values)
             record_producers(part)
             if change.layer:

@@ -19,7 +19,7 @@ from eventlog.clock import Clock, Entropy, SystemClock, SystemEntropy
 from eventlog.control.cluster import ClusterRecords, OwnMember
 from eventlog.control.membership import NodeLabels
 from eventlog.control.metastore import MetaStore
-from eventlog.control.metastores.location import Location, open_metastore
+from eventlog.control.metastores.location import Location, OpenMetaStore, open_metastore
 from eventlog.control.metastores.resolving import ResolvingStore
 from eventlog.control.metastores.sqlite import SqliteStore
 from eventlog.errors import CorruptData, EventLogError, Stopping
@@ -110,17 +110,27 @@ async def open_node(
     entropy: Entropy | None = None,
     engine: Engine | None = None,
     make_worker: MakeWorker = ThreadWorker,
+    open_metadata: OpenMetaStore = open_metastore,
 ) -> Started:
     """Open everything and start the node's work; it can be served from when this returns.
 
     `listens` is the address that it will be served at, if that is known better than the configuration knows it. `engine` opens the
-    store in place of the engine that the configuration names. `clock`, `entropy` and `make_worker` are the machine's unless given.
+    store in place of the engine that the configuration names. `clock`, `entropy`, `make_worker` and what opens the metadata store are the
+    machine's unless given.
 
     Raises:
         Stopping: `stop` was done while it waited for other nodes or the metadata store; what comes after that is seen through.
         EventLogError: says what is wrong and what to do.
     """
-    shell = _Shell(config=config, listens=listens or config.listen, on_fatal=on_fatal, stop=stop, engine=engine, make_worker=make_worker)
+    shell = _Shell(
+        config=config,
+        listens=listens or config.listen,
+        on_fatal=on_fatal,
+        stop=stop,
+        engine=engine,
+        make_worker=make_worker,
+        open_metadata=open_metadata,
+    )
     clock, entropy = clock or SystemClock(), entropy or SystemEntropy()
     try:
         return await _try_to_open(shell, clock=clock, entropy=entropy)
@@ -167,6 +177,7 @@ class _Shell:
     stop: asyncio.Future[EventLogError | None] | None
     engine: Engine | None
     make_worker: MakeWorker
+    open_metadata: OpenMetaStore
 
     @property
     def name(self) -> str:
@@ -255,7 +266,7 @@ async def _reach(shell: _Shell, undo: AsyncExitStack, home: Home) -> tuple[Found
         managed = await open_managed(shell.config, home, seat=seat_of(shell.config, name=shell.name, address=shell.address))
         undo.push_async_callback(managed.stop)
     cluster = managed.found if managed else await find_cluster(shell.config, home)
-    store = await open_metastore(cluster.location, create=cluster.create)
+    store = await shell.open_metadata(cluster.location, create=cluster.create)
     undo.push_async_callback(store.close)
     return cluster, managed, store
 

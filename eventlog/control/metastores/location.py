@@ -6,6 +6,7 @@ etcd://HOST:PORT[,HOST:PORT]...   members of an etcd cluster; `/NAME` at the end
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from eventlog.control.metastore import MetaStore
 from eventlog.control.metastores.sqlite import open_sqlite
@@ -39,6 +40,14 @@ class EtcdLocation:
 
 
 Location = SqliteLocation | EtcdLocation
+
+
+class OpenMetaStore(Protocol):
+    """What opens the store at a location, as `open_metastore` does."""
+
+    async def __call__(self, location: Location, *, create: bool) -> MetaStore:
+        """Return the store; with `create`, one is made where there is none."""
+        ...
 
 
 def parse_location(text: str) -> Location:

@@ -1,0 +1,1 @@
+"""Runs of a cluster: real nodes with few clients, every fault there is, and what the protocol promises judged by what was told."""

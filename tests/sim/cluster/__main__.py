@@ -1,0 +1,38 @@
+"""Plays seeds of clusters: python -m tests.sim.cluster FIRST:END ...; a line for each that must not be, and what was reached."""
+
+from tests.sim import machine
+
+if __name__ == "__mp_main__":  # of a process that plays seeds
+    machine.install()
+
+import argparse
+import os
+import sys
+from itertools import chain
+
+from tests.sim.cluster.known import FAILED_ONCE
+from tests.sim.cluster.report import report_seeds
+
+
+def seeds_of(given: str) -> range:
+    """Return the seeds of a range as it is written."""
+    first, _, end = given.partition(":")
+    return range(int(first), int(end or int(first) + 1))
+
+
+def main() -> int:
+    """Return the exit code: 1 when a seed failed, or when an interesting state was never reached."""
+    parser = argparse.ArgumentParser(prog="python -m tests.sim.cluster", description=__doc__)
+    parser.add_argument("seeds", nargs="*", type=seeds_of, default=[range(100)], metavar="FIRST:END", help="ranges of seeds, or single ones")
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--known", action="store_true", help="also play every seed that ever failed")
+    parser.add_argument("--trace", action="store_true", help="print a line for each seed: how long it was, and what it reached")
+    parser.add_argument("--log", action="store_true", help="show what the nodes log")
+    chosen = parser.parse_args()
+    seeds = [*(FAILED_ONCE if chosen.known else ()), *chain.from_iterable(chosen.seeds)]
+    report = report_seeds(seeds, processes=1 if chosen.log else chosen.processes, is_traced=chosen.trace, is_logged=chosen.log)
+    return 0 if report.is_good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,89 @@
+"""Two failovers in a row, from a primary that promised much by way of one that may promise less to one that has issued little.
+
+The second successor may issue nothing at or below what the first primary promised, though the lease of the one between never got there.
+"""
+
+from collections.abc import Callable, Collection
+from typing import Final
+
+from eventlog.control.records import SegmentRecord
+from eventlog.ids import EPOCH_MS, TIME_SHIFT
+from tests.sim.cluster.world import ClusterWorld
+
+_LOOK_US: Final = 10_000
+_LOOKS: Final = 300  # for three in sync, a lease by the new clock, and a promise
+_APART_MS: Final = (0, 4_000, 10_000)  # the slowest, who is between; the last; the first: a lease is 5 s, and 5 s ahead is believed
+AHEAD_MS_MAX: Final = 25_000  # ids from further ahead than a minute are refused: readers would wait for so long
+_CHAIN: Final = 3
+_MARGIN: Final = 20 << TIME_SHIFT  # 20 ms of ids: a marker, an event, and what a clock goes on meanwhile
+
+
+class Chaining:
+    """`move(segment, but)` lets another member of its set lead a segment, none of those in `but`."""
+
+    def __init__(self, world: ClusterWorld, *, move: Callable[[int, tuple[int, ...]], None]) -> None:
+        self._world = world
+        self._move = move
+        self._looks = 0
+
+    def chain(self) -> None:
+        """Wait for three in sync; let the one with the fastest clock lead, and as soon as it has promised enough, two others in turn."""
+        is_waiting, self._looks = self._looks > 0, _LOOKS
+        if not is_waiting:
+            self._look(frozenset())
+
+    def _look(self, prepared: frozenset[int]) -> None:
+        """Strike where that tells something; prepare the segments that have three in sync, each once, for a later look."""
+        self._looks -= 1
+        for segment in range(self._world.swarm.segments):
+            record = self._world.record(segment)
+            issued = self._issued(record) if record is not None else {}
+            if record is None or len(issued) < _CHAIN or record.primary not in issued:
+                continue
+            if self._strike(record, issued):
+                self._looks = 0
+                return
+            if segment not in prepared:
+                prepared |= {segment}
+                self._prepare(record, list(issued))
+        if self._looks > 0 and not self._world.is_over:
+            self._world.scheduler.after(_LOOK_US, lambda: self._look(prepared))
+
+    def _issued(self, record: SegmentRecord) -> dict[int, tuple[int, int]]:
+        """Return the lease, and the last id or promise, of those in a set that run."""
+        return {
+            replica.node: (node.clock.ceiling, max(node.clock.last, (node.clock.physical_ms() - EPOCH_MS) << TIME_SHIFT))
+            for replica in record.in_sync
+            if (node := self._world.host_of(replica.node).node) is not None
+        }
+
+    def _strike(self, record: SegmentRecord, issued: dict[int, tuple[int, int]]) -> bool:
+        """Appoint two in the same moment, if the lease of the first, the ids of the second and the log all end below what was promised."""
+        segment, primary = record.segment, self._world.host_of(record.primary)
+        promised = 0 if primary.node is None else int(primary.node.low.limits[segment])
+        others = [node for node in issued if node != record.primary]
+        between = min(others, key=lambda node: (issued[node][0], node))
+        last = min((node for node in others if node != between), key=lambda node: (issued[node][1], node))
+        if max(issued[between][0], issued[last][1], primary.end(segment)) + _MARGIN >= promised:
+            return False
+        self._world.reached["failover of a successor with a lesser lease"] += 1
+        self._lead(segment, between, issued)
+        self._lead(segment, last, issued)
+        return True
+
+    def _prepare(self, record: SegmentRecord, nodes: list[int]) -> None:
+        """Set clocks ahead where they are too close to each other, and let the fastest lead.
+
+        One that is far ahead of most is not believed: so the last is ahead of the one between, too.
+        """
+        hosts = {node: self._world.host_of(node) for node in nodes}
+        nodes = sorted(nodes, key=lambda node: (hosts[node].clock_off_ms, node))
+        base_ms = hosts[nodes[0]].clock_off_ms
+        for node in nodes:
+            apart_ms = _APART_MS[(node != nodes[0]) + (node == nodes[-1])]
+            hosts[node].clock_off_ms = max(hosts[node].clock_off_ms, min(base_ms + apart_ms, AHEAD_MS_MAX))
+        if record.primary != nodes[-1]:
+            self._lead(record.segment, nodes[-1], nodes)
+
+    def _lead(self, segment: int, node: int, others: Collection[int]) -> None:
+        self._move(segment, tuple(other for other in others if other != node))

@@ -108,7 +108,9 @@ def lanes() -> dict[str, Lane]:
             commands=(
                 (python, "-m", "tests.sim.cores", "--known", "--seeds", *SEEDS, "--processes", "1"),
                 (python, "-m", "tests.sim.consumers", "--known", "--seeds", "0:100"),
-                (python, "-m", "tests.sim", "0:27"),
+                (python, "-m", "tests.sim.cluster", "0:120", "--known", "--processes", "1"),
+                (python, "-m", "tests.sim.cluster", "--mutants", "--known", "--processes", "1"),
+                (python, "-m", "tests.sim", "0:23"),
                 (python, "-m", "tests.sim", "--known"),
                 (python, "-m", "tests.sim.hunt", "--known", "--processes", "1"),
             ),

@@ -13,8 +13,8 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.sim.hunt import applied
 from tests.sim.mutants import MUTANTS
+from tests.sim.planting import applied
 from tests.sim.run import Run, never_reached
 
 AGAIN = 30

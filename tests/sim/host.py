@@ -9,9 +9,9 @@ from functools import partial
 from typing import Any, Generic, TypeVar, TypeVarTuple
 
 from eventlog.node.workers import Turn
-from tests.sim.cores.loop import VirtualLoop
-from tests.sim.cores.scheduler import Process, Timer
+from tests.sim.loop import VirtualLoop
 from tests.sim.network import Address, BoundSocket, Listening, MakeProtocol, Network, Wire
+from tests.sim.scheduler import Process, Timer
 
 Item = TypeVar("Item")
 Made = TypeVar("Made")
@@ -104,10 +104,11 @@ class HostLoop(VirtualLoop):
 
 
 class SimWorker(Generic[Item]):
-    """A worker whose turns take virtual time. `slow` makes a turn take that much longer, in microseconds."""
+    """A worker whose turns take virtual time, in microseconds: `turn_us` says how much the next one takes."""
 
-    def __init__(self, loop: HostLoop) -> None:
+    def __init__(self, loop: HostLoop, turn_us: Callable[[], int] | None = None) -> None:
         self._loop = loop
+        self._turn_us = turn_us or partial(loop.network.chance.randint, *TURN_US)
         self._items: list[Item] = []
         self._turn: Turn[Item] | None = None
         self._timer: Timer | None = None
@@ -141,7 +142,7 @@ class SimWorker(Generic[Item]):
         if self._timer is not None:
             self._timer.cancel()
         self._is_busy = True
-        self._loop.process.after(self._loop.network.chance.randint(*TURN_US), self._run)
+        self._loop.process.after(self._turn_us(), self._run)
 
     def _run(self) -> None:
         assert self._turn is not None

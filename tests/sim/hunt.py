@@ -8,12 +8,9 @@ import argparse
 import os
 import statistics
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from importlib import import_module
-from inspect import getattr_static
 from typing import Any, Final
 
 from tests.sim.consumers.mutants import CONSUMER_MUTANTS
@@ -21,44 +18,14 @@ from tests.sim.consumers.run import RUNS
 from tests.sim.cores import mutants as protocol
 from tests.sim.cores.asking import run_questions
 from tests.sim.cores.cluster import run_seed
-from tests.sim.cores.mutants import Make, Mutant
 from tests.sim.cores.report import report_seeds, say
+from tests.sim.planting import Mutant, applied
 
 MUTANTS: Final = (*protocol.MUTANTS, *CONSUMER_MUTANTS)
 SEEDS_MAX: Final = 500
 KNOWN_SEEDS_MAX: Final = 500
 _RUNS: Final[Mapping[str, Callable[[int], Any]]] = {"cluster": run_seed, "questions": run_questions, **RUNS}
 RANGES: Final = (0, 100_000, 200_000)  # where the three ranges begin
-
-
-@contextmanager
-def applied(mutant: Mutant) -> Iterator[None]:
-    """Have the methods of a mutant replaced for a while.
-
-    Raises:
-        LookupError: one of them is not there any more.
-    """
-    with ExitStack() as stack:
-        for target, make in ((mutant.target, mutant.make), *mutant.also):
-            stack.enter_context(_replaced(mutant.name, target, make))
-        yield
-
-
-@contextmanager
-def _replaced(name: str, target: str, make: Make) -> Iterator[None]:
-    module_name, _, path = target.partition(":")
-    class_name, _, method = path.rpartition(".")
-    module = import_module(module_name)
-    holder: Any = getattr(module, class_name, None) if class_name else module
-    if holder is None or method not in vars(holder):
-        raise LookupError(f"mutant {name}: there is no {target} to replace")
-    original = getattr_static(holder, method)
-    replaced: Any = make(original.__func__ if isinstance(original, staticmethod) else original)
-    setattr(holder, method, staticmethod(replaced) if isinstance(original, staticmethod) else replaced)
-    try:
-        yield
-    finally:
-        setattr(holder, method, original)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

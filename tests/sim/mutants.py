@@ -13,7 +13,7 @@ from eventlog.errors import EventLogError
 from eventlog.events import Change
 from eventlog.state.producers import TRANSACTIONS_FROM
 from eventlog.write.transactions import NextStep
-from tests.sim.cores.mutants import Mutant, instead
+from tests.sim.planting import Mutant, instead
 
 
 def _tell_before_it_is_written(original: Callable[..., Any]) -> Callable[..., Any]:

@@ -2,16 +2,23 @@
 
 import asyncio
 import random
+from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from tests.sim.cores.loop import VirtualLoop
-from tests.sim.cores.scheduler import Scheduler
+from tests.sim.loop import VirtualLoop
+from tests.sim.scheduler import Scheduler
 
 DELAY_US = (30, 400)
 HIGH_WATER = 64 << 10
 Address = tuple[str, int]
+Way = tuple[str, str]
 MakeProtocol = Callable[[], asyncio.BaseProtocol]
+
+
+def both_ways(host: str, others: Iterable[str]) -> list[Way]:
+    """Return the ways between a host and others."""
+    return [way for other in others for way in ((host, other), (other, host))]
 
 
 class Network:
@@ -21,31 +28,49 @@ class Network:
         self.scheduler = scheduler
         self.chance = chance
         self.listening: dict[Address, Listening] = {}
-        self.cuts: set[frozenset[str]] = set()
+        self.delay_range_us = DELAY_US
+        self._cuts: Counter[tuple[str, str]] = Counter()  # from whom to whom nothing passes
         self.open: dict[Wire, None] = {}
         self.flips: Callable[[bytes], bytes] | None = None
         self.flipping: frozenset[str] = frozenset()  # between hosts of these
 
-    def is_cut(self, one: str, other: str) -> bool:
-        return frozenset((one, other)) in self.cuts
+    def is_cut(self, source: str, target: str) -> bool:
+        return (source, target) in self._cuts
 
     def cut(self, host: str, others: Iterable[str]) -> None:
         """Have nothing pass between a host and others."""
-        self.cuts |= {frozenset((host, other)) for other in others}
+        self.cut_ways(both_ways(host, others))
 
     def heal(self, host: str, others: Iterable[str]) -> None:
-        """Have everything pass again, what waited first."""
-        self.cuts -= {frozenset((host, other)) for other in others}
+        """Have everything pass again that one `cut` keeps back, what waited first."""
+        self.mend_ways(both_ways(host, others))
+
+    def cut_ways(self, ways: Iterable[Way]) -> None:
+        """Have nothing pass from one host to another, until each way is mended as often as it was cut."""
+        self._cuts.update(ways)
+
+    def mend_ways(self, ways: Iterable[Way]) -> None:
+        """Have everything pass again that one `cut_ways` keeps back, what waited first."""
+        self._cuts = +(self._cuts - Counter(ways))
         for wire in list(self.open):
             wire.healed()
 
+    def mend_all(self) -> None:
+        """Have everything pass again."""
+        self.mend_ways(self._cuts.elements())
+
+    def reset(self, one: str, other: str) -> None:
+        """Break all connections between two hosts."""
+        for wire in [wire for wire in self.open if {one, other} == {wire.host, wire.peer_host}]:
+            wire.broken()
+
     async def passable(self, one: str, other: str) -> None:
-        """Return when there is no cut between two hosts."""
-        while self.is_cut(one, other):  # noqa: ASYNC110 - of a simulation
+        """Return when two hosts reach each other."""
+        while self.is_cut(one, other) or self.is_cut(other, one):  # noqa: ASYNC110 - of a simulation
             await asyncio.sleep(0.01)
 
     def delay_us(self) -> int:
-        return self.chance.randint(*DELAY_US)
+        return self.chance.randint(*self.delay_range_us)
 
     def lose(self, host: str) -> None:
         """Have a host vanish: others find their connections broken, after a while."""
@@ -159,14 +184,14 @@ class Wire(asyncio.Transport):
 
     def _pass(self, data: bytes | None) -> None:
         """Take what comes out of the network, unless there is a cut: then it comes again later."""
-        if self._network.is_cut(self.host, self.peer_host) or self._waiting:
+        if self._network.is_cut(self.peer_host, self.host) or self._waiting:
             self._waiting.append(data)
             return
         self._loop.call_soon(self._take, data)
 
     def healed(self) -> None:
         """Take what waited for the end of a cut."""
-        if self._network.is_cut(self.host, self.peer_host):
+        if self._network.is_cut(self.peer_host, self.host):
             return
         waiting, self._waiting = self._waiting, []
         for data in waiting:

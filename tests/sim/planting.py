@@ -65,4 +65,3 @@ def _replaced(name: str, target: str, make: Make) -> Iterator[None]:
         yield
     finally:
         setattr(holder, method, original)
-

@@ -32,7 +32,7 @@ from tests.sim.clients import (
 )
 from tests.sim.damage import Flips, rot
 from tests.sim.transacting import Transacting
-from tests.sim.world import CLIENT, Host, World
+from tests.sim.world import CLIENT, Host, Shape, World
 
 NODES = 3
 WRITERS = 3
@@ -69,7 +69,7 @@ class Run:
     """One seed. `violations` are what must not be."""
 
     def __init__(self, seed: int, directory: Path) -> None:
-        self.world = World(seed, directory, nodes=NODES)
+        self.world = World(seed, directory, Shape(nodes=NODES))
         self.program: Program | None = None
         self.violations: list[str] = []
         self.is_damaging = seed % 10 in DAMAGING

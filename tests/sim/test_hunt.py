@@ -5,8 +5,8 @@ import dataclasses
 import pytest
 
 from eventlog.read.watermark import Promises
-from tests.sim.cores.mutants import Mutant
-from tests.sim.hunt import MUTANTS, applied, hunt
+from tests.sim.hunt import MUTANTS, hunt
+from tests.sim.planting import Mutant, applied
 
 BY_NAME = {mutant.name: mutant for mutant in MUTANTS}
 

@@ -9,9 +9,9 @@ from typing import Final
 import msgspec
 
 from eventlog.control.records import SEGMENT_PREFIX, SegmentRecord
-from tests.sim.metadata import METADATA_HOST
 from tests.sim.cluster.operating import Operators
 from tests.sim.cluster.world import JOINING, ClusterHost, ClusterWorld
+from tests.sim.metadata import METADATA_HOST
 from tests.sim.network import both_ways
 
 _AFTER_US: Final = (0, 0, 0, 500, 5_000, 50_000)

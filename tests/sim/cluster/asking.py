@@ -98,5 +98,3 @@ class Asker(ClientHost):
             return []
         found = [*self._doubts, *(f"{key} is there, though it was cleared" for key in sorted(self._left & set(self._cleared)))]
         return [*found, *(f"everything was said to go up to {end}, and {id_} was acknowledged before" for id_, end in self._short)]
-
-

@@ -1,7 +1,6 @@
 """Clients, each on a host of its own: writers that append, and readers that follow everything. They believe what they are told."""
 
 import asyncio
-from collections.abc import Coroutine
 from typing import Any, Final
 
 from eventlog.errors import EventLogError, PositionDiverged
@@ -25,8 +24,13 @@ class ClientHost:
         self.loop: HostLoop = world.client_loop(self.name)
         self.is_stopped = False
 
-    def start(self, work: Coroutine[Any, Any, None]) -> None:
-        self.loop.process.after(0, lambda: self.loop.run_now(lambda: self.loop.start(work)))
+    def start(self) -> None:
+        """Begin what the client does."""
+        self.loop.process.after(0, lambda: self.loop.run_now(lambda: self.loop.start(self.run())))
+
+    async def run(self) -> None:
+        """Do it until it is stopped."""
+        raise NotImplementedError
 
 
 class Writer(ClientHost):
@@ -38,21 +42,24 @@ class Writer(ClientHost):
 
     async def run(self) -> None:
         """Append until it is stopped."""
-        world, pending = self.world, set[asyncio.Task[None]]()
+        world = self.world
         while not self.is_stopped:
             try:
                 async with world.connect(timeout_ms=world.swarm.patience_ms) as client:
-                    cache = client.cache(CACHE)
-                    while not self.is_stopped:
-                        if len(pending) < _PENDING_MAX:
-                            task = asyncio.create_task(self._append(cache))
-                            pending.add(task)
-                            task.add_done_callback(pending.discard)
-                        await asyncio.sleep(world.swarm.think_us / 1e6 * 2 * world.chance.random())
-                    await asyncio.gather(*pending)
+                    await self._write(client.cache(CACHE))
             except EventLogError as error:
                 world.reached[f"writer: {error.code}"] += 1
                 await asyncio.sleep(_AGAIN_S)
+
+    async def _write(self, cache: Any) -> None:
+        pending: dict[asyncio.Task[None], None] = {}
+        while not self.is_stopped:
+            if len(pending) < _PENDING_MAX:
+                task = asyncio.create_task(self._append(cache))
+                pending[task] = None
+                task.add_done_callback(pending.pop)
+            await asyncio.sleep(self.world.swarm.think_us / 1e6 * 2 * self.world.chance.random())
+        await asyncio.gather(*pending)
 
     async def _append(self, cache: Any) -> None:
         world = self.world

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum, unique
+from itertools import pairwise
 
 from eventlog.control.records import LostRange
 
@@ -149,7 +150,7 @@ class History:
 
     def _check_order(self, logs: Logs) -> None:
         for segment, log in logs.final.items():
-            for before, after in zip(log, log[1:], strict=False):
+            for before, after in pairwise(log):
                 if after.base <= before.last:
                     self.violate(f"ids of segment {segment} do not rise: {before.last}, then {after.base}")
 

@@ -79,7 +79,7 @@ class Liars:
     # ------------------------------------------------------------ the stranger
 
     def stranger(self) -> None:
-        """Speak as a node that nobody knows, or as a member's node with another data directory; to a primary whose backups are away, too."""
+        """Speak as a node that nobody knows, or as a member with another data directory; to a primary whose backups are away, too."""
         chance, running = self._world.chance, [host for host in self._world.hosts if host.node is not None]
         if not running:
             return
@@ -233,5 +233,3 @@ def _awaited(primary: Node) -> list[tuple[int, int]]:
     for segment in core.adopted.nonzero()[0].tolist():
         found += [(segment, replica.node) for replica in sorted(core.in_sync(segment)) if replica != core.own]
     return found
-
-

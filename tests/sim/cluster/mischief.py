@@ -6,10 +6,10 @@ from eventlog.control.rules import SegmentRules
 from tests.sim.cluster.ambush import Ambush, Unheard
 from tests.sim.cluster.chaining import AHEAD_MS_MAX, Chaining
 from tests.sim.cluster.lying import Liars
-from tests.sim.metadata import METADATA_HOST, StoreFaults
 from tests.sim.cluster.operating import Operators
 from tests.sim.cluster.swarm import Fault
 from tests.sim.cluster.world import ClusterHost, ClusterWorld
+from tests.sim.metadata import METADATA_HOST, StoreFaults
 from tests.sim.network import Way, both_ways
 
 _AWAY_MS: Final = (20, 200, 1_000, 3_000)  # how long a fault lasts: each as likely, doubled at most

@@ -1,4 +1,4 @@
-"""Planted bugs of the protocol that runs of a cluster of whole nodes find: those of `tests/sim/cores`, by name, with a seed that finds each.
+"""Planted bugs of the protocol that runs of a cluster find: those of `tests/sim/cores`, by name, with a seed that finds each.
 
 Where whole nodes have another rule against the same damage, that one is taken away as well.
 """
@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from tests.sim.cores.mutants import MUTANTS as OF_CORES
-from tests.sim.planting import Make, Mutant, instead
+from tests.sim.planting import Make, instead
 
 
 def _go_on_with_what_was_led(original: Any) -> Any:
@@ -27,14 +27,10 @@ async def _take_anybody_for_a_member(_self: Any, _number: int, _incarnation: str
 
 _ALSO: Final[Mapping[str, tuple[tuple[str, Make], ...]]] = {
     "primary goes on after a restart": (("eventlog.control.cluster:ClusterRecords.appoint", _go_on_with_what_was_led),),
-    "acknowledgement of another incarnation": (
-        ("eventlog.node.cluster.peers:Peers._check_member", instead(_take_anybody_for_a_member)),
-    ),
-    "node records overwritten": (("tests.sim.cluster.operating:commit_of", next(one for one in OF_CORES if one.also).make),),
+    "acknowledgement of another incarnation": (("eventlog.node.cluster.peers:Peers._check_member", instead(_take_anybody_for_a_member)),),
 }
 _SEEDS: Final[Mapping[str, int]] = {}
 
 MUTANTS: Final = tuple(
     replace(mutant, seed=_SEEDS[mutant.name], also=mutant.also + _ALSO.get(mutant.name, ())) for mutant in OF_CORES if mutant.name in _SEEDS
 )
-__all__ = ["MUTANTS", "Mutant"]

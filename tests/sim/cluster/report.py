@@ -11,7 +11,6 @@ from multiprocessing import get_context
 from typing import Final
 
 from tests.sim.cluster.run import Verdict, run_seed
-from tests.sim.planting import say
 
 REQUIRED: Final = (
     "truncation",
@@ -67,6 +66,12 @@ class Report:
         return not self.failed and not self.missing
 
 
+def say(line: str) -> None:
+    """Print a line at once, whoever reads it."""
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
 def describe(verdict: Verdict) -> Iterator[str]:
     """Yield what there is to say about a failing seed."""
     for sentence in verdict.violations[:3]:
@@ -101,6 +106,6 @@ def pool(processes: int, *, is_logged: bool = False) -> ProcessPoolExecutor:
     return ProcessPoolExecutor(processes, mp_context=get_context("spawn"), initializer=_begin, initargs=(is_logged,))
 
 
-def _begin(is_logged: bool) -> None:  # noqa: FBT001 - of a process
+def _begin(is_logged: bool) -> None:
     sys.unraisablehook = lambda _: None  # coroutines of hosts that died are ended at last, somewhere in their middle
     logging.basicConfig(level=logging.INFO if is_logged else logging.CRITICAL)

@@ -84,14 +84,14 @@ class Cluster:
             self._play()
         except (EventLogError, TimeoutError) as error:
             world.history.violate(f"it came to no end: {error!r}")
-        for error in world.errors:
-            world.history.violate(f"something broke: {error!r}")
+        for broken in world.errors:
+            world.history.violate(f"something broke: {broken!r}")
 
     def _play(self) -> None:
         world = self.world
         world.run(self._begin, seconds=_START_S)
         for client in (*self.writers, *self.readers, *self.askers):
-            client.start(client.run())
+            client.start()
         world.begin_faults()
         self.mischief.start()
         world.scheduler.run(world.scheduler.now_us + self.swarm.faults_ms * 1000)
@@ -103,7 +103,7 @@ class Cluster:
     async def _begin(self, world: Any) -> None:
         for host in self.world.hosts:
             host.start()
-            while host.node is None:
+            while host.node is None:  # noqa: ASYNC110 - of a simulation
                 await asyncio.sleep(0.02)
         async with world.connect() as client:
             await client.create_cache(CACHE, format="bytes")

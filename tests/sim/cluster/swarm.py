@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from enum import StrEnum, unique
 
 
-
 @unique
 class Fault(StrEnum):
     """What can be made to happen during the first phase."""
@@ -90,8 +89,7 @@ _LESS_COPIES = {Fault.DISK, Fault.MEMBER, Fault.DRAIN, Fault.REMOVE, Fault.FORCE
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Swarm:
-    """One run's settings; times in milliseconds. `intervals_ms` has the faults of this run alone.
-    """
+    """One run's settings; times in milliseconds. `intervals_ms` has the faults of this run alone."""
 
     nodes: int
     segments: int
@@ -143,4 +141,3 @@ def choose(chance: random.Random) -> Swarm:
 
 def _makes_sense(kind: Fault, nodes: int) -> bool:
     return nodes > 1 or kind in _FOR_ONE
-

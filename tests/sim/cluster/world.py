@@ -26,11 +26,11 @@ from eventlog.segment.port import StoreEnds, StoreOptions
 from eventlog.transport.connection import Dispatch, Exchange
 from eventlog.wire.eventlog_pb2 import CloseUpAnswer, Message
 from tests.sim.cluster.history import History, Value
-from tests.sim.metadata import HostStore as HostMetadata
-from tests.sim.metadata import SharedStore, as_port
 from tests.sim.cluster.swarm import Swarm
 from tests.sim.damage import rot
 from tests.sim.host import HostLoop, SimWorker
+from tests.sim.metadata import HostStore as HostMetadata
+from tests.sim.metadata import SharedStore, as_port
 from tests.sim.world import Host, HostDisk, Shape, World
 from tests.sim.world import HostStore as Store
 
@@ -321,5 +321,3 @@ class ClusterWorld(World):
         for segment in np.flatnonzero(now_served & ~served).tolist():
             self.history.lead(process, segment, int(node.core.epochs[segment]))
         self._told[host.number] = process, now, now_limits, now_served
-
-

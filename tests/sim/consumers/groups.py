@@ -9,7 +9,7 @@ from tests.sim.consumers.hosts import CoordinatorHost, Request
 from tests.sim.consumers.members import Member
 from tests.sim.consumers.shelf import Shelf, ShelfWrite
 from tests.sim.cores.network import Network, Weather
-from tests.sim.cores.scheduler import Scheduler
+from tests.sim.scheduler import Scheduler
 
 _NODES: Final = 3
 _FIRST_MEMBER: Final = 10

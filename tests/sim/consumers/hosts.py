@@ -12,9 +12,9 @@ from eventlog.wire import eventlog_pb2 as pb
 from tests.sim.consumers.nodes import GROUP, Replied, SimNode
 from tests.sim.consumers.shelf import Shelf
 from tests.sim.cores.clocks import HostClock
-from tests.sim.cores.loop import virtual_loop
 from tests.sim.cores.network import Network
-from tests.sim.cores.scheduler import Process
+from tests.sim.loop import virtual_loop
+from tests.sim.scheduler import Process
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

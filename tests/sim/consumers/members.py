@@ -15,8 +15,8 @@ from eventlog.wire.session import Outgoing, Reply
 from tests.sim.consumers.history import GroupHistory
 from tests.sim.consumers.hosts import Request
 from tests.sim.consumers.nodes import GROUP
-from tests.sim.cores.loop import virtual_loop
-from tests.sim.cores.scheduler import Process, Scheduler
+from tests.sim.loop import virtual_loop
+from tests.sim.scheduler import Process, Scheduler
 
 CACHE: Final = 7
 SESSION_MS: Final = 1_500

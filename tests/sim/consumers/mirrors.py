@@ -35,8 +35,8 @@ from eventlog.read.position import Position, SegmentPositions
 from eventlog.testing.kafka import FakeBrokers, FakeKafka
 from eventlog.wire.flow import ProcessBudget
 from tests.sim.consumers.log import CACHE, Log, Stored
-from tests.sim.cores.loop import virtual_loop
-from tests.sim.cores.scheduler import Process, Scheduler
+from tests.sim.loop import virtual_loop
+from tests.sim.scheduler import Process, Scheduler
 
 SEGMENTS: Final = 4
 MIRROR: Final = Mirror(

@@ -6,7 +6,7 @@ from typing import Any, Final
 import numpy as np
 
 from eventlog.events import Change, Kind
-from tests.sim.cores.mutants import Mutant, instead
+from tests.sim.planting import Mutant, instead
 
 _COPYING: Final = "eventlog.integrations.kafka.copying"
 

@@ -27,7 +27,7 @@ from eventlog.wire.session import Outgoing, Reply
 from eventlog.write.groups import Pending, WriteResult
 from tests.sim.consumers.shelf import Shelf, ShelfWrite
 from tests.sim.cores.clocks import HostClock
-from tests.sim.cores.scheduler import Process
+from tests.sim.scheduler import Process
 
 GROUP: Final = b"group"
 """The one group that there is."""

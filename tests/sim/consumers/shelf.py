@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from eventlog.errors import EventLogError, NotPrimary, OutcomeUnknown, VersionMismatch
-from tests.sim.cores.scheduler import Scheduler
+from tests.sim.scheduler import Scheduler
 
 _STALE_US_MAX: Final = (30_000, 900_000)  # for so long who led may believe that it still does
 _UNKNOWN = OutcomeUnknown(outcome="unknown", why="nobody answered")

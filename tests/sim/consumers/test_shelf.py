@@ -6,7 +6,7 @@ import pytest
 
 from eventlog.errors import NotPrimary, OutcomeUnknown, VersionMismatch
 from tests.sim.consumers.shelf import Shelf, ShelfWrite
-from tests.sim.cores.scheduler import Scheduler
+from tests.sim.scheduler import Scheduler
 
 LATER_US = 2_000_000
 

@@ -10,10 +10,10 @@ import msgspec
 
 from eventlog.control.records import SEGMENT_PREFIX, SegmentRecord
 from tests.sim.cores.clients import primary_of
-from tests.sim.cores.metadata import METADATA_HOST
 from tests.sim.cores.node import Host
 from tests.sim.cores.operating import Operators
 from tests.sim.cores.world import JOINING, World
+from tests.sim.metadata import METADATA_HOST, Place
 
 _AFTER_US: Final = (0, 0, 0, 500, 5_000, 50_000)
 _CHANCES: Final = {"appended": 0.02}
@@ -202,5 +202,5 @@ class Unheard:
         self._slowed = None
         self._world.store.faults.slow_us = {}
 
-    def _part(self, one: int, *others: int, for_us: int) -> None:
+    def _part(self, one: Place, *others: Place, for_us: int) -> None:
         self._cut_ways([way for other in others for way in ((one, other), (other, one))], for_us=for_us)

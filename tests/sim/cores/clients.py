@@ -8,8 +8,8 @@ from eventlog.control.records import SegmentRecord, segment_key
 from eventlog.ids import ID_STEP
 from tests.sim.cores.history import Reader
 from tests.sim.cores.packets import Found, Packet, Read, Submit, Submitted
-from tests.sim.cores.scheduler import Timer
 from tests.sim.cores.world import FIRST_CLIENT, World
+from tests.sim.scheduler import Timer
 
 _PATIENCE_US = 1_500_000
 _READ_PATIENCE_US = 300_000

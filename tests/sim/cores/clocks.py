@@ -1,6 +1,6 @@
 """A host's clocks: the wall clock drifts and jumps, the monotonic one does not."""
 
-from tests.sim.cores.scheduler import Scheduler
+from tests.sim.scheduler import Scheduler
 
 WALL_START_MS = 1_700_000_000_000
 

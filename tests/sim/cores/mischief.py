@@ -11,11 +11,11 @@ from tests.sim.cores.ambush import Ambush, Unheard
 from tests.sim.cores.chaining import Chaining
 from tests.sim.cores.clients import primary_of
 from tests.sim.cores.lying import Liars
-from tests.sim.cores.metadata import METADATA_HOST, StoreFaults
 from tests.sim.cores.node import Host
 from tests.sim.cores.operating import Operators
 from tests.sim.cores.swarm import Fault
 from tests.sim.cores.world import World
+from tests.sim.metadata import METADATA_HOST, Place, StoreFaults
 
 _AWAY_MS: Final = (20, 200, 1_000, 3_000)  # how long a fault lasts: each as likely, doubled at most
 _JUMPS_MS: Final = (-3_600_000, -5_000, -300, 300, 4_000, 15_000)
@@ -240,26 +240,27 @@ class Mischief:
 
     def _cut(self) -> None:
         chance = self._world.random
-        everybody = [METADATA_HOST, *self._hosts]
+        everybody: list[Place] = [METADATA_HOST, *self._hosts]
         some = [host for host in everybody if chance.random() < 0.5]
         ways = [(a, b) for a in some for b in everybody if b not in some]
         self._cut_ways([*ways, *((b, a) for a, b in ways)])
 
     def _cut_one_way(self) -> None:
         chance = self._world.random
-        one = self._any().number
-        others = [host for host in (METADATA_HOST, *self._hosts) if host != one]
+        one: Place = self._any().number
+        everybody: list[Place] = [METADATA_HOST, *self._hosts]
+        others = [host for host in everybody if host != one]
         chosen = others if chance.random() < 0.5 else [chance.choice(others)]
         self._cut_ways([(one, other) if chance.random() < 0.5 else (other, one) for other in chosen])
 
     def _cut_off(self, host: Host) -> None:
         """Part a host from all other hosts, one way or both."""
         others = [other for other in self._hosts if other != host.number]
-        away = [(host.number, other) for other in others]
-        back = [(other, host.number) for other in others]
+        away: list[tuple[Place, Place]] = [(host.number, other) for other in others]
+        back: list[tuple[Place, Place]] = [(other, host.number) for other in others]
         self._cut_ways(self._world.random.choice((away, back, [*away, *back])))
 
-    def _cut_ways(self, ways: list[tuple[int, int]], *, for_us: int = 0) -> None:
+    def _cut_ways(self, ways: list[tuple[Place, Place]], *, for_us: int = 0) -> None:
         for source, target in ways:
             self._world.network.cut(source, target)
 
@@ -299,7 +300,7 @@ class Mischief:
         if self._is_over:
             return
         deaf = self._world.store.faults.deaf
-        hosts = [host for host in self._hosts if host != zombie]
+        hosts: list[Place] = [host for host in self._hosts if host != zombie]
         if self._world.random.random() < 0.5:
             deaf.add(zombie)
             self._world.scheduler.after(8_000_000, lambda: deaf.discard(zombie))

@@ -1,13 +1,7 @@
-"""Planted protocol bugs: each replaces a method of a core. The simulator's history checkers must find every one of them.
+"""Planted protocol bugs: each replaces a method of a core. The simulator's history checkers must find every one of them."""
 
-The product has no hook for this: `tests.sim.hunt` puts a replacement in place of a method for as long as a seed runs. A
-mutant is told by a name, the method it replaces, what makes the replacement out of the original, and a seed that finds it. Where two
-rules guard against the same damage, one mutant takes both away: with either of them left, nothing goes wrong.
-"""
-
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any, Final, Literal
+from dataclasses import replace
+from typing import Any, Final
 
 import numpy as np
 
@@ -19,32 +13,7 @@ from eventlog.replication.commands import Cut, Lead, Write
 from eventlog.replication.messages import ACK, APPEND, HELD
 from eventlog.replication.roster import OWN
 from tests.sim.cores import credulous
-
-Make = Callable[[Any], Any]
-World = Literal["cluster", "questions", "group", "reading", "near", "work", "mirror"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Mutant:
-    """`target` is `module:Class.method` or `module:function`; `make` gets the original and returns what stands in its place.
-
-    `also` are further targets that are replaced along with it. `world` is the simulator that is to find it. `since`: the seeds from
-    which on there is the fault that it takes to find it.
-    """
-
-    name: str
-    target: str
-    make: Make
-    seed: int
-    also: tuple[tuple[str, Make], ...] = ()
-    world: World = "cluster"
-    since: int = 0
-
-
-def instead(replacement: Callable[..., Any]) -> Make:
-    """Return what puts a replacement in place of any original."""
-    return lambda _original: replacement
-
+from tests.sim.planting import Mutant, instead
 
 # ---------------------------------------------------------------- epochs and terms
 

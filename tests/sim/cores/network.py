@@ -3,7 +3,8 @@
 import random
 from dataclasses import dataclass
 
-from tests.sim.cores.scheduler import Action, Scheduler
+from tests.sim.metadata import Place
+from tests.sim.scheduler import Action, Scheduler
 
 _ECHOES_US = (20_000, 200_000, 200_000, 1_000_000)
 
@@ -31,16 +32,16 @@ class Network:
         self._scheduler = scheduler
         self._random = chance
         self.weather = weather
-        self._cut: dict[tuple[int, int], int] = {}  # by how many partitions
+        self._cut: dict[tuple[Place, Place], int] = {}  # by how many partitions
         self._last_us: dict[tuple[int, int], int] = {}
         self._broken: dict[int, int] = {}  # how often everything under way from a host was lost
         self.lost = 0
 
-    def cut(self, source: int, target: int) -> None:
+    def cut(self, source: Place, target: Place) -> None:
         """Carry nothing from `source` to `target` until it is mended as often as it was cut."""
         self._cut[source, target] = self._cut.get((source, target), 0) + 1
 
-    def mend(self, source: int, target: int) -> None:
+    def mend(self, source: Place, target: Place) -> None:
         left = self._cut.pop((source, target), 0) - 1
         if left > 0:
             self._cut[source, target] = left
@@ -54,13 +55,13 @@ class Network:
         """Lose what is under way from a host: it lay in buffers of connections that ended."""
         self._broken[source] = self._broken.get(source, 0) + 1
 
-    def is_open(self, source: int, target: int) -> bool:
-        return (source, target) not in self._cut
+    def is_cut(self, source: Place, target: Place) -> bool:
+        return (source, target) in self._cut
 
     def send(self, source: int, target: int, deliver: Action, *, may_repeat: bool = True) -> None:
         """Call `deliver` when the message arrives: once, or never, or twice."""
         weather, chance = self.weather, self._random
-        if not self.is_open(source, target) or (weather.lost and chance.random() < weather.lost):
+        if self.is_cut(source, target) or (weather.lost and chance.random() < weather.lost):
             self.lost += 1
             return
         self._carry(source, target, deliver)
@@ -71,7 +72,7 @@ class Network:
         """Perhaps deliver a message some more times, when everybody has gone on: mostly soon, now and then much later."""
         chance = self._random
         for within_us in _ECHOES_US:
-            if self.is_open(source, target) and chance.random() < self.weather.echoes:
+            if not self.is_cut(source, target) and chance.random() < self.weather.echoes:
                 self._scheduler.after(int(within_us * chance.random()), deliver)
 
     def _carry(self, source: int, target: int, deliver: Action, *, is_again: bool = False) -> None:

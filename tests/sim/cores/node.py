@@ -23,9 +23,7 @@ from tests.sim.cores.controlling import Controlling
 from tests.sim.cores.disk import Disk
 from tests.sim.cores.effects import Effects, Hooks
 from tests.sim.cores.history import Value
-from tests.sim.cores.loop import virtual_loop
 from tests.sim.cores.mending import Mending
-from tests.sim.cores.metadata import HostStore, as_port
 from tests.sim.cores.packets import (
     Acks,
     Asked,
@@ -47,11 +45,13 @@ from tests.sim.cores.packets import (
 from tests.sim.cores.peers import Peers
 from tests.sim.cores.questions import Questions
 from tests.sim.cores.records import Records
-from tests.sim.cores.scheduler import Process
 from tests.sim.cores.state import VALUE_BYTES, State, ints, open_core
 from tests.sim.cores.storage import Storage
 from tests.sim.cores.world import FIRST_CLIENT, JOINING, World
 from tests.sim.cores.writes import Writes
+from tests.sim.loop import virtual_loop
+from tests.sim.metadata import HostStore, as_port
+from tests.sim.scheduler import Process
 
 _TICK_US: Final = 50_000
 _FLUSH_US: Final = 700_000

@@ -11,10 +11,10 @@ from eventlog.read.watermark import LowWatermark, Promise, Promises
 from eventlog.replication import Options, Replica, Replication
 from tests.sim.cores.clocks import HostClock
 from tests.sim.cores.disk import Disk
-from tests.sim.cores.loop import VirtualLoop
-from tests.sim.cores.scheduler import Process
 from tests.sim.cores.storage import Storage
 from tests.sim.cores.world import World
+from tests.sim.loop import VirtualLoop
+from tests.sim.scheduler import Process
 
 VALUE_BYTES = 100  # what a stored value is taken to weigh
 

@@ -4,7 +4,7 @@ import random
 from collections.abc import Callable
 
 from tests.sim.cores.disk import Disk
-from tests.sim.cores.scheduler import Process
+from tests.sim.scheduler import Process
 
 
 class Storage:

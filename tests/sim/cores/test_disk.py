@@ -5,8 +5,8 @@ import random
 from eventlog.replication import EpochStart
 from tests.sim.cores.disk import Disk
 from tests.sim.cores.history import Value
-from tests.sim.cores.scheduler import Process, Scheduler
 from tests.sim.cores.storage import Storage
+from tests.sim.scheduler import Process, Scheduler
 
 
 class Chance(random.Random):

@@ -3,7 +3,7 @@
 import random
 
 from tests.sim.cores.network import Network, Weather
-from tests.sim.cores.scheduler import Scheduler
+from tests.sim.scheduler import Scheduler
 
 
 def make(**weather: object) -> tuple[Scheduler, Network]:
@@ -61,7 +61,7 @@ def test_a_cut_has_a_direction_and_lasts_until_it_is_mended_as_often():
     send(network, range(1), arrived)
     send(network, range(1, 2), arrived, source=2, target=1)
     scheduler.run(10_000)
-    assert (arrived, network.is_open(1, 2), network.is_open(2, 1)) == ([1], False, True)
+    assert (arrived, network.is_cut(1, 2), network.is_cut(2, 1)) == ([1], True, False)
     network.heal()
     send(network, range(2, 3), arrived)
     scheduler.run(20_000)

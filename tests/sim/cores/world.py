@@ -10,11 +10,11 @@ from zlib import crc32
 
 from eventlog.replication import Replica
 from tests.sim.cores.history import History
-from tests.sim.cores.metadata import SharedStore
 from tests.sim.cores.network import Network
 from tests.sim.cores.packets import Packet, turns_round
-from tests.sim.cores.scheduler import Scheduler
 from tests.sim.cores.swarm import Swarm
+from tests.sim.metadata import SharedStore
+from tests.sim.scheduler import Scheduler
 
 FIRST_CLIENT = 100
 JOINING = "joining"  # the moment in which it is proposed that a replica joins a set

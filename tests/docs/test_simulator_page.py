@@ -6,6 +6,7 @@ import statistics
 import pytest
 
 from tests.docs.pages import TOP
+from tests.sim.cluster.mutants import MUTANTS as CLUSTER_MUTANTS
 from tests.sim.hunt import MUTANTS, RANGES, SEEDS_MAX
 from tests.sim.mutants import MUTANTS as WHOLE_NODES_MUTANTS
 
@@ -44,6 +45,7 @@ def test_a_rule_that_no_seed_needs_has_a_test_that_is_there():
         assert any(f"\ndef {found[2]}(" in path.read_text() for path in TOP.joinpath("tests").rglob(found[1])), rule
 
 
-def test_every_planted_bug_of_whole_nodes_is_listed_and_no_other():
-    listed = PAGE.partition("<!-- whole nodes -->\n")[2].partition("<!-- /whole nodes -->")[0].splitlines()
-    assert [line.removeprefix("- ") for line in listed if line] == [mutant.name for mutant in WHOLE_NODES_MUTANTS]
+@pytest.mark.parametrize(("mark", "mutants"), [("whole nodes", WHOLE_NODES_MUTANTS), ("clusters", CLUSTER_MUTANTS)])
+def test_every_planted_bug_of_real_nodes_is_listed_and_no_other(mark, mutants):
+    listed = PAGE.partition(f"<!-- {mark} -->\n")[2].partition(f"<!-- /{mark} -->")[0].splitlines()
+    assert [line.removeprefix("- ") for line in listed if line] == [mutant.name for mutant in mutants]

@@ -26,6 +26,20 @@ def host_loop(process: Process, network: Network, *, host: str, on_error: Callab
     return HostLoop(process, network, host=host, on_error=on_error)  # type: ignore[abstract]
 
 
+class HostTask(asyncio.Task[Any]):
+    """A task with a place of its own in a set: by its address, those of one set would end in another order in each run."""
+
+    def __init__(self, coro: Any, *, number: int, **options: Any) -> None:
+        self._number = number
+        super().__init__(coro, **options)
+
+    def __hash__(self) -> int:
+        return self._number
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+
 class HostLoop(VirtualLoop):
     """asyncio for one process of a host."""
 
@@ -37,7 +51,8 @@ class HostLoop(VirtualLoop):
         self.tasks: dict[asyncio.Task[Any], None] = {}
 
     def create_task(self, coro: Any, *, name: str | None = None, context: Any = None) -> asyncio.Task[Any]:
-        task: asyncio.Task[Any] = asyncio.Task(coro, loop=self, name=name, context=context)
+        self.network.tasks += 1
+        task = HostTask(coro, number=self.network.tasks, loop=self, name=name, context=context)
         self.tasks[task] = None
         task.add_done_callback(lambda done: self.tasks.pop(done, None))
         return task

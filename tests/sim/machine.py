@@ -15,6 +15,8 @@ _now_us: Callable[[], int] = lambda: 0  # noqa: E731 - until a world has begun
 
 def install() -> None:
     """Replace what a process knows of time and chance; to be called before the product is imported, in a process of its own."""
+    import numpy.random  # noqa: F401 - it takes chance when it is imported, which pyarrow does in the middle of a run
+
     time.monotonic = lambda: _now_us() / 1e6
     time.monotonic_ns = lambda: _now_us() * 1_000
     time.perf_counter = time.monotonic

@@ -29,6 +29,8 @@ class Network:
         self.chance = chance
         self.listening: dict[Address, Listening] = {}
         self.delay_range_us = DELAY_US
+        self.tasks = 0  # made on all hosts
+        self.us_per_kib = 0  # what a connection takes for it beyond that
         self._cuts: Counter[tuple[str, str]] = Counter()  # from whom to whom nothing passes
         self.open: dict[Wire, None] = {}
         self.flips: Callable[[bytes], bytes] | None = None
@@ -179,6 +181,7 @@ class Wire(asyncio.Transport):
         if flips is not None and data and self._network.flipping >= {self.host, self.peer_host}:
             data = flips(data)
         self._due_us = max(self._due_us, scheduler.now_us + self._network.delay_us())
+        self._due_us += len(data or b"") * self._network.us_per_kib >> 10
         peer = self._peer
         scheduler.after(self._due_us - scheduler.now_us, lambda: peer._pass(data))
 

@@ -14,6 +14,7 @@ from tests.sim.cluster.world import ClusterHost, ClusterWorld
 
 CLEARED: Final = "d"
 _EACH_S: Final = 0.06
+_ASKED_MAX: Final = 20  # at one node, before another one is gone to
 _LISTENERS_MAX: Final = 60
 
 
@@ -34,8 +35,9 @@ class Asker(ClientHost):
         world = self.world
         while not self.is_stopped:
             try:
-                async with world.connect(timeout_ms=world.swarm.patience_ms) as client:
-                    while not self.is_stopped:
+                hosts = world.chance.sample(world.hosts, len(world.hosts))
+                async with world.connect_to(hosts, timeout_ms=world.swarm.patience_ms) as client:
+                    for _ in range(world.chance.randint(1, _ASKED_MAX)):
                         await self._ask(client)
                         await asyncio.sleep(_EACH_S * world.chance.random())
             except EventLogError as error:
@@ -44,7 +46,7 @@ class Asker(ClientHost):
 
     async def _ask(self, client: Any) -> None:
         chance, cache = self.world.chance, client.cache(CLEARED)
-        act = chance.choice((self._fill, self._fill, self._register, self._clear, self._list, self._probe, self._probe))
+        act = chance.choice((self._fill, self._register, self._clear, self._list, self._list, self._probe))
         await act(client if act in (self._register, self._list) else cache)
 
     async def _fill(self, cache: Any) -> None:

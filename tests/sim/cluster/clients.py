@@ -23,10 +23,15 @@ class ClientHost:
         self.name = f"10.0.2.{number}"
         self.loop: HostLoop = world.client_loop(self.name)
         self.is_stopped = False
+        self.is_done = False
 
     def start(self) -> None:
         """Begin what the client does."""
-        self.loop.process.after(0, lambda: self.loop.run_now(lambda: self.loop.start(self.run())))
+        self.loop.process.after(0, lambda: self.loop.run_now(lambda: self.loop.start(self._run())))
+
+    async def _run(self) -> None:
+        await self.run()
+        self.is_done = True
 
     async def run(self) -> None:
         """Do it until it is stopped."""

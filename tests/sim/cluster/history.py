@@ -74,8 +74,7 @@ class History:
         self._terms: dict[tuple[int, int], int] = {}  # (segment, epoch) -> the process that leads
         self._values: dict[tuple[int, int], Value] = {}  # (segment, base)
         self._issued: dict[int, int] = {}  # base id -> segment
-        self._promised = [0] * segments
-        self._late: dict[tuple[int, int], int] = {}  # (segment, base) -> up to which id nothing was to come any more
+        self._promised: list[dict[int, int]] = [{} for _ in range(segments)]  # watermark -> up to which id nothing was to come behind it
 
     def violate(self, what: str) -> None:
         if len(self.violations) < VIOLATIONS_MAX and what not in self.violations:
@@ -112,8 +111,6 @@ class History:
         known = self._values.get((segment, value.base))
         if known is None:
             self._values[segment, value.base] = value
-            if value.base <= self._promised[segment] and value.cache:
-                self._late[segment, value.base] = self._promised[segment]
             other = self._issued.setdefault(value.base, segment)
             if other != segment:
                 self.violate(f"id {value.base} was issued in segments {other} and {segment}")
@@ -134,9 +131,9 @@ class History:
         for key in [key for key in self._highest if key[:2] == (process, segment)]:
             del self._highest[key]
 
-    def promise(self, segment: int, upto: int) -> None:
-        """Note that a reader may go on to `upto`: nothing that is not there yet may come at or below."""
-        self._promised[segment] = max(self._promised[segment], upto)
+    def promise(self, segment: int, *, after: int, upto: int) -> None:
+        """Note that a reader may go on to `upto` behind what ends with `after`: nothing is or will be committed in between."""
+        self._promised[segment][after] = max(self._promised[segment].get(after, 0), upto)
 
     # ------------------------------------------------------------ what must hold
 
@@ -185,8 +182,9 @@ class History:
     def _check_promises(self, logs: Logs) -> None:
         for segment, log in logs.final.items():
             for value in log:
-                if (upto := self._late.get((segment, value.base))) is not None:
-                    self.violate(f"readers were let pass {upto} of segment {segment}, and then {value.base} came")
+                passed = [upto for after, upto in self._promised[segment].items() if value.cache and after < value.base <= upto]
+                if passed:
+                    self.violate(f"readers were let pass {max(passed)} of segment {segment}, and then {value.base} came")
 
     def _check_readers(self, logs: Logs) -> None:
         gone = [one for ranges in logs.lost.values() for one in ranges]

@@ -1,16 +1,14 @@
 """Many seeds, in several processes: one line a failing seed, then what was reached, and how fast it went."""
 
-import logging
 import sys
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
-from multiprocessing import get_context
 from typing import Final
 
 from tests.sim.cluster.run import Verdict, run_seed
+from tests.sim.players import pool
 
 REQUIRED: Final = (
     "truncation",
@@ -99,13 +97,3 @@ def report_seeds(seeds: Iterable[int], *, processes: int, is_traced: bool = Fals
     for name in report.missing:
         say(f"never reached: {name}")
     return report
-
-
-def pool(processes: int, *, is_logged: bool = False) -> ProcessPoolExecutor:
-    """Return processes that play seeds: their clocks are a simulation's, and whoever waits for them has its own."""
-    return ProcessPoolExecutor(processes, mp_context=get_context("spawn"), initializer=_begin, initargs=(is_logged,))
-
-
-def _begin(is_logged: bool) -> None:
-    sys.unraisablehook = lambda _: None  # coroutines of hosts that died are ended at last, somewhere in their middle
-    logging.basicConfig(level=logging.INFO if is_logged else logging.CRITICAL)

@@ -149,8 +149,8 @@ class Cluster:
 
     def _unsettled(self) -> str:
         world, last = self.world, 0
-        if any(append.fate is Fate.PENDING for append in world.history.appends.values()):
-            return "a write is not answered"
+        if not all(client.is_done for client in (*self.writers, *self.askers)):
+            return "a client waits for an answer"
         for segment in range(self.swarm.segments):
             record = world.record(segment)
             assert record is not None, "it acknowledged"

@@ -100,6 +100,7 @@ class Swarm:
     faults_ms: int
     intervals_ms: Mapping[Fault, int]
     delay_us: int
+    us_per_kib: int
     sync_us: int
     think_us: int
     patience_ms: int
@@ -122,11 +123,12 @@ def choose(chance: random.Random) -> Swarm:
         segments=chance.choice((2, 2, 4, 8)),
         replicas=min(nodes, chance.choice((1, 2, 3, 3, 3, 3, 5))),
         writers=chance.randint(2, 5),
-        readers=chance.randint(1, 2),
+        readers=chance.choice((0, 1, 2)),  # where nobody reads, clocks stay apart
         askers=chance.choice((0, 0, 2)),
         faults_ms=chance.choice((8_000, 12_000, 18_000)),
         intervals_ms={kind: int(INTERVAL_MS[kind] * chance.choice((1, 2.5, 6))) for kind in kinds},
         delay_us=chance.choice((100, 300, 300, 3_000, 30_000)),
+        us_per_kib=chance.choice((0, 0, 0, 5_000, 20_000)),  # so that it takes a while to catch up
         sync_us=chance.choice((200, 1_000, 1_000, 20_000, 150_000)),
         think_us=chance.choice((20_000, 60_000, 200_000)),
         patience_ms=chance.choice((300, 1_000, 3_000)),

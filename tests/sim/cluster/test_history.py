@@ -30,7 +30,7 @@ def test_a_history_in_which_all_is_well_has_no_violations():
     history.appends[8].fate = Fate.UNKNOWN
     history.lead(11, 0, 1)
     history.show("a", 11, segment=0, epoch=1, watermark=FIRST.last)
-    history.promise(0, SECOND.base)
+    history.promise(0, after=SECOND.base, upto=THIRD.base)
     reader = Reader()
     history.readers.append(reader)
     history.read(reader, FIRST.base, 1)
@@ -106,15 +106,13 @@ def test_an_epoch_has_one_primary():
 
 
 def test_nothing_comes_below_what_readers_were_let_pass():
-    history = acknowledged(FIRST)
-    history.promise(0, SECOND.base)
-    history.write(0, SECOND)
-    history.invoke(2, 0)
+    history = acknowledged(FIRST, SECOND)
+    history.promise(0, after=FIRST.base, upto=SECOND.base)
     assert "readers were let pass" in judge(history, FIRST, SECOND)[0]
-    lost = acknowledged(FIRST)
-    lost.promise(0, SECOND.base)
-    lost.write(0, SECOND)
-    assert judge(lost, FIRST) == [], "it is not there"
+    gone = acknowledged(FIRST)
+    gone.write(0, SECOND)
+    gone.promise(0, after=FIRST.base, upto=SECOND.base)
+    assert judge(gone, FIRST) == [], "it was never committed"
 
 
 def test_a_reader_sees_everything_and_nothing_that_goes():

@@ -236,7 +236,7 @@ class ClusterWorld(World):
         self._told: dict[int, tuple[int, Ints, Ints, Any]] = {}  # host -> process, watermarks, limits, what is served
         super().__init__(seed, directory, Shape(nodes=swarm.nodes, segments=swarm.segments, replicas=swarm.replicas), make_host=ClusterHost)
         self.metadata = SharedStore(self.scheduler)
-        self.network.delay_range_us = swarm.delay_us, 2 * swarm.delay_us
+        self.network.delay_range_us, self.network.us_per_kib = (swarm.delay_us, 2 * swarm.delay_us), swarm.us_per_kib
         for host, offset_ms in zip(self.hosts, swarm.offsets_ms, strict=True):
             host.clock_off_ms = offset_ms
         self._sample()
@@ -316,8 +316,8 @@ class ClusterWorld(World):
                 self.history.forget(process, segment)
             else:
                 self.history.show(host.node_name, process, segment=segment, epoch=epoch, watermark=int(now[segment]))
-        for segment in np.flatnonzero(now_limits > limits).tolist():
-            self.history.promise(segment, int(now_limits[segment]))
+        for segment in np.flatnonzero((now_limits > limits) & node.low.here).tolist():
+            self.history.promise(segment, after=int(now[segment]), upto=int(now_limits[segment]))
         for segment in np.flatnonzero(now_served & ~served).tolist():
             self.history.lead(process, segment, int(node.core.epochs[segment]))
         self._told[host.number] = process, now, now_limits, now_served

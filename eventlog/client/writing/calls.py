@@ -99,13 +99,6 @@ class Backlog:
         self.nbytes = 0
         self.held_bytes = 0
 
-    def has_admitted(self, nbytes: int) -> bool:
-        """Take up `nbytes` if that is possible at once."""
-        if self._waiters or not self._fits(nbytes):
-            return False
-        self.nbytes += nbytes
-        return True
-
     async def admit(self, nbytes: int, *, deadline: float, timeout_ms: int) -> None:
         """Take up `nbytes` as soon as there is room, in order of arrival. What is larger than all room gets it alone.
 
@@ -113,7 +106,8 @@ class Backlog:
             TimedOut: no room until `deadline`. Nothing was sent.
             ClientClosed: `close` was called meanwhile.
         """
-        if self.has_admitted(nbytes):
+        if not self._waiters and self._fits(nbytes):
+            self.nbytes += nbytes
             return
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         place = (nbytes, waiter)

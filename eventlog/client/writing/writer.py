@@ -74,8 +74,7 @@ class Writer:
         """
         timeout_ms = self._options.limit_ms(timeout_ms)
         call = WriteCall(changes, timeout_ms=timeout_ms, is_many=is_many, deadline=deadline)
-        if not self._backlog.has_admitted(call.nbytes):
-            await self._backlog.admit(call.nbytes, deadline=call.deadline, timeout_ms=timeout_ms)
+        await self._backlog.admit(call.nbytes, deadline=call.deadline, timeout_ms=timeout_ms)
         if self._is_closed:
             self._backlog.release(call.nbytes)
             raise ClientClosed(what="client")

@@ -32,8 +32,9 @@ from eventlog.wire.session import Reply
 class LaneShared:
     """What all lanes of a writer have in common.
 
-    `send_soon` has every lane send what it may, in the next turn of the loop; `answered` at once. `set_apart` gives segments that were
-    refused, with the reason, lanes of their own; `rejoin` ends that. `hold` asks for room for calls that wait for such segments.
+    `send_soon` has every lane send what it may, in the next turn of the loop; `answered` has what waited for an answer to one sent at once.
+    `set_apart` gives segments that were refused, with the reason, lanes of their own; `rejoin` ends that. `hold` asks for room for calls
+    that wait for such segments.
     """
 
     nodes: Nodes
@@ -41,7 +42,7 @@ class LaneShared:
     lanes: Lanes[Contents]
     undecided: Undecided
     send_soon: Callable[[], None]
-    answered: Callable[[], None]
+    answered: Callable[["Lane"], None]
     set_apart: Callable[[Mapping[int, EventLogError]], None]
     rejoin: Callable[[int], None]
     hold: Callable[[list[WriteCall]], bool]
@@ -191,35 +192,38 @@ class Lane:
 
     # ------------------------------------------------------------ answers
 
-    def go_on(self) -> None:
-        """Send what waited for an answer."""
-        self._shared.answered()
-        if self.segment >= 0:
-            self.send()
-
     def _is_well(self) -> None:
         """Take note that a frame of the segment was written, or refused for what it says."""
         self.refusal, self._refusals = None, 0
         self._shared.rejoin(self.segment)
 
-    def written(self, frame: WriteFrame, answer: WriteAnswer, body: memoryview) -> None:
-        """Take note of an answer."""
+    def failed(self, frame: WriteFrame, error: EventLogError) -> None:
+        """Take note of an error instead of an answer, and send what waited for that."""
+        self.refused(frame, error)
+        self._shared.answered(self)
+
+    def answered(self, frame: WriteFrame, reply: Reply) -> None:
+        """Take note of an answer, and send what waited for it."""
         self._active_at = self._loop.time()
-        window, contents = self.window, frame.content
+        answer, contents = reply.message.write_answer, frame.content
         ledger = contents.ledger
         if answer.has_previous:
             ledger.previous = answer.previous
-        if answer.events == len(contents.items) == 1 and not answer.refusals and answer.kind != REFUSED:
-            window.answered(frame)
+        is_lone = len(ledger.calls) == 1 and len(ledger.calls[0].changes.keys) == 1  # one event of one call: nothing has to be made of rows
+        if is_lone and answer.events == 1 and not answer.refusals and answer.kind != REFUSED:
+            self.window.answered(frame)
             if self.segment >= 0:
                 self._is_well()
-            if not self._shared.undecided.decided(frame):
-                return
-            if len(ledger.calls) == 1 and len(ledger.calls[0].changes.keys) == 1:
+            if self._shared.undecided.decided(frame):
                 ledger.accept_one(answer.id, answer.kind)
-            else:
-                ledger.accept(contents.items, np.array([answer.id], np.int64), np.array([answer.kind], np.uint8))
-            return
+        else:
+            self._read(frame, answer, reply.body)
+        self._shared.answered(self)
+
+    def _read(self, frame: WriteFrame, answer: WriteAnswer, body: memoryview) -> None:
+        """Tell the calls of a frame what the answer says of each of its rows."""
+        window, contents = self.window, frame.content
+        ledger = contents.ledger
         try:
             ids, kinds = read_answer(answer, body, rows=len(contents.items))
         except EventLogError as error:
@@ -370,13 +374,11 @@ class _Sent:
         self._connection = connection
 
     def answered(self, reply: Reply) -> None:
-        self._lane.written(self._frame, reply.message.write_answer, reply.body)
-        self._lane.go_on()
+        self._lane.answered(self._frame, reply)
 
     def failed(self, error: EventLogError) -> None:
         if not self._connection.is_closed:  # else all frames are lost at once
-            self._lane.refused(self._frame, error)
-            self._lane.go_on()
+            self._lane.failed(self._frame, error)
 
 
 MESSAGES_KEPT_MAX = 1_024

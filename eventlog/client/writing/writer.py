@@ -182,11 +182,14 @@ class Writer:
         """Whether calls had better wait and share frames later: for answers that are on their way, not for what may take long."""
         return any(lane.is_full for lane in self._lanes.values())
 
-    def _answered(self) -> None:
+    def _answered(self, lane: Lane) -> None:
+        """Send what waited for an answer; a segment that is set apart sends by itself."""
         assert self._shared is not None, "a frame was sent"
         wants_anew = self._shared.lanes.numbering.wants_anew
         if not self._is_send_due and (self._backlog.calls or self._undecided.frames or self._is_unsettled or wants_anew):
             self._send()
+        if lane.segment >= 0:
+            lane.send()
 
     # ------------------------------------------------------------ which lane
 

@@ -266,12 +266,8 @@ class Replicas:
     def append(self, group: GroupValues) -> Flight:
         """Register a group as in flight, in the step in which it was stamped, and send it.
 
-        Raises:
-            NotPrimary, NotEnoughReplicas: nothing was registered.
+        In this very step, before the stamp, its segments were writable and ready: nobody else looks again.
         """
-        ready = self.shortage.writable[group.segments]
-        if np.count_nonzero(ready) != len(ready):
-            raise self.shortage.refusal(int(group.segments[~ready][0]))
         previous = self.core.ends[group.segments]
         commands = self.core.append(group.segments, group.last_ids, counts=group.counts, now_ms=self.now_ms)
         flight = Flight(segments=group.segments, last_ids=group.last_ids, previous=previous, carried=group.carried)

@@ -297,19 +297,23 @@ class NodeWriter:
             return
         try:
             base = await self._ids(_ids_of(parts))
-            self._demand_same_terms(parts)
+            self._demand_still_led(parts)
         except EventLogError as error:
             _refuse_parts(parts, error)
             return
         self._send(parts, base)
 
-    def _demand_same_terms(self, parts: list[CachePart]) -> None:
-        """Refuse what was made ready in a term that has ended: another primary may have written since, even these very blocks."""
+    def _demand_still_led(self, parts: list[CachePart]) -> None:
+        """Refuse what cannot be written any more, or was made ready in a term that has ended: another primary may have written since."""
         for part in parts:
             segments = part.stamped.sections.segments
             ended = segments[self._core.epochs[segments] != self._epochs[segments]]
-            if len(ended):
+            if len(ended):  # even these very blocks may be written
                 raise NotPrimary(segment=int(ended[0]))
+            elsewhere = segments[~self._replicas.shortage.writable[segments]]
+            if len(elsewhere):
+                raise self._replicas.shortage.refusal(int(elsewhere[0]))
+            self._core.check_ready(segments)
 
     async def _read(self, drafts: list[Draft]) -> list[CachePart]:
         readable = []
@@ -344,11 +348,7 @@ class NodeWriter:
             part.values = values
             base = values.last_id + ID_STEP
         values_of_all = group_values([(part.cache.cache_id, part.stored) for part in parts])
-        try:
-            flight = self._replicas.append(values_of_all)
-        except EventLogError as error:
-            _refuse_parts(parts, error)
-            return
+        flight = self._replicas.append(values_of_all)
         for part in parts:
             self._promises.begin(part.stored.segments, first_id=int(part.stored.bases[0]), last_id=part.stored.last_id)
         group = _Group(parts=parts, flight=flight)

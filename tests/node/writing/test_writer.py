@@ -19,6 +19,7 @@ from eventlog.errors import (
     EventLogError,
     KeyExists,
     MetadataUnavailable,
+    NotEnoughReplicas,
     NotPrimary,
     OutcomeUnknown,
     SequenceGap,
@@ -123,7 +124,7 @@ def test_what_was_made_ready_in_a_term_that_has_ended_is_not_written_in_the_next
         segment = segment_of(hash_key(b"k"), SEGMENTS)
         node.clock.set_ceiling(node.clock.last + 1)
         waiting = submit(node, cache, [(b"k", b"2")], producer=5, sequence=1)
-        while not node.writer._drafts and node.writer._parts_ready is None:  # noqa: ASYNC110 -- it has no event
+        while node.writer.queue:  # noqa: ASYNC110 -- it has no event
             await asyncio.sleep(0)
         term = term_of(node.view.segments[segment], node.view)
         node.replicas.carry_out(node.replicas.core.learn([replace(term, epoch=term.epoch + 1, revision=term.revision + 1)], now_ms=0))
@@ -137,6 +138,36 @@ def test_what_was_made_ready_in_a_term_that_has_ended_is_not_written_in_the_next
     assert refused.outcome == "none"
     assert [kinds_of(first), kinds_of(done)] == [[Kind.CREATED], [Kind.MODIFIED]]
     assert events == 2
+
+
+@pytest.mark.parametrize("is_short", [True, False])
+def test_what_was_made_ready_is_refused_where_too_few_are_in_sync_by_then(is_short, tmp_path):
+    async def act(node):
+        node.writer.look_ms = 1
+        cache = await cache_of(node)
+        segment, ceiling = segment_of(hash_key(b"k"), SEGMENTS), node.clock.ceiling
+        node.clock.set_ceiling(node.clock.last + 1)
+        waiting = submit(node, cache, [(b"k", b"1")])
+        while node.writer.queue:  # noqa: ASYNC110 -- it has no event
+            await asyncio.sleep(0)
+        shortage = node.replicas.shortage
+        if is_short:
+            shortage.short[segment] = True
+            shortage.mark()
+        else:
+            node.core.primary.set_sizes(segment, size=1, needed=2)
+        node.clock.set_ceiling(ceiling)
+        refused = await waiting
+        shortage.short[segment] = False
+        shortage.mark()
+        node.core.primary.set_sizes(segment, size=1, needed=1)
+        return refused, await submit(node, cache, [(b"k", b"1")]), node.writer.events
+
+    refused, done, events = with_node(tmp_path, act)
+    assert isinstance(refused, NotEnoughReplicas)
+    assert refused.outcome == "none"
+    assert kinds_of(done) == [Kind.CREATED]
+    assert events == 1
 
 
 def test_a_refused_condition_is_refused_again_and_uses_its_sequence_up(tmp_path):

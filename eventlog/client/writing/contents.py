@@ -5,7 +5,7 @@ An `Undecided` frame is queued, on its way, lost or refused for now.
 
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -21,7 +21,7 @@ from eventlog.errors import BadMessage, ClientClosed, EventLogError, KeyExists, 
 from eventlog.events import Kind
 from eventlog.routing.routes import Routes
 from eventlog.routing.window import NumberedFrame, State
-from eventlog.wire.eventlog_pb2 import Message, WriteAnswer
+from eventlog.wire.eventlog_pb2 import Message, Write, WriteAnswer
 
 
 class FrameBody(Protocol):
@@ -113,17 +113,12 @@ class Contents:
         return max((call.deadline for call in self.calls if call.is_live), default=0.0)
 
     def message(self, cache_id: int, producer_id: int) -> Message:
-        """Return the request, without its body."""
-        message = Message()
-        write = message.write
-        write.cache_id = cache_id
-        write.producer_id = producer_id
-        write.blocks = len(self.counts)
+        """Return the request of a call that has a frame of its own, without its body."""
         changes = self.calls[0].changes
-        if changes.condition is not None:
-            write.conditions.append(condition_of(changes.condition))
-        write.previous = changes.wants_previous
-        return message
+        conditions = [] if changes.condition is None else [condition_of(changes.condition)]
+        blocks, previous = len(self.counts), changes.wants_previous
+        write = Write(cache_id=cache_id, producer_id=producer_id, blocks=blocks, conditions=conditions, previous=previous)
+        return Message(write=write)
 
     def rows_of(self, blocks: Ints) -> Ints:
         """Return the rows of some blocks."""
@@ -145,6 +140,12 @@ class Contents:
     def fail(self, error: EventLogError, blocks: Ints | None = None) -> None:
         """Tell the calls of these blocks, or all, that they failed."""
         self.ledger.fail(self.items if blocks is None else self.items[self.rows_of(blocks)], error)
+
+
+@lru_cache(maxsize=1_024)
+def plain_request(cache_id: int, producer_id: int, blocks: int) -> Message:
+    """Return the request of a frame that says nothing but which blocks there are; many frames share it, so nobody may change it."""
+    return Message(write=Write(cache_id=cache_id, producer_id=producer_id, blocks=blocks))
 
 
 def pack(calls: list[WriteCall], routes: Routes) -> NumberedFrame[Contents]:

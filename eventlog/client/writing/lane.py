@@ -15,7 +15,17 @@ from eventlog.client.connections.nodes import Nodes
 from eventlog.client.connections.requests import chance
 from eventlog.client.options import ClientOptions
 from eventlog.client.writing.calls import WriteCall
-from eventlog.client.writing.contents import Contents, Undecided, WriteFrame, drop_dead, is_forgettable, read_answer, rest_of, split_by_call
+from eventlog.client.writing.contents import (
+    Contents,
+    Undecided,
+    WriteFrame,
+    drop_dead,
+    is_forgettable,
+    plain_request,
+    read_answer,
+    rest_of,
+    split_by_call,
+)
 from eventlog.clock import LOOP_STEP_S
 from eventlog.errors import ConnectionLost, EventLogError, NotPrimary, Outcome, OutcomeUnknown, Stopping, TimedOut
 from eventlog.limits import FIRST_BLOCK_MS_MAX
@@ -23,7 +33,7 @@ from eventlog.routing.lanes import Lanes
 from eventlog.routing.retry import MOVES, SEGMENTS_OWN, apart_ms, decide
 from eventlog.routing.window import judge
 from eventlog.transport.connection import Connection
-from eventlog.wire.eventlog_pb2 import Message, WriteAnswer
+from eventlog.wire.eventlog_pb2 import WriteAnswer
 from eventlog.wire.kinds import read_error
 from eventlog.wire.session import Reply
 
@@ -69,7 +79,6 @@ class Lane:
         self._active_at = 0.0  # when it last got an answer, or began to owe one
         self._loop = asyncio.get_running_loop()
         self._shared = shared
-        self._messages: dict[tuple[int, int, int], Message] = {}
 
     # ------------------------------------------------------------ sending
 
@@ -162,24 +171,17 @@ class Lane:
             self._timer.cancel()
 
     def _transmit(self, frame: WriteFrame, connection: Connection) -> None:
+        contents, producer = frame.content, self._shared.producer_id
+        if contents.calls[0].is_alone:
+            message = contents.message(frame.cache, producer)
+        else:
+            message = plain_request(frame.cache, producer, len(contents.counts))
         try:
-            connection.post(_Sent(self, frame, connection), self._message(frame), *frame.content.body.buffers(frame.sequences))
+            connection.post(_Sent(self, frame, connection), message, *contents.body.buffers(frame.sequences))
         except ConnectionLost:
             return  # `lost` deals with this frame, too
         except EventLogError as error:
             self.refused(frame, error)
-
-    def _message(self, frame: WriteFrame) -> Message:
-        contents, producer = frame.content, self._shared.producer_id
-        if contents.calls[0].is_alone:  # else the request says nothing but which blocks there are
-            return contents.message(frame.cache, producer)
-        place = (frame.cache, producer, len(contents.counts))
-        message = self._messages.get(place)
-        if message is None:
-            if len(self._messages) >= MESSAGES_KEPT_MAX:
-                self._messages.clear()
-            message = self._messages[place] = contents.message(frame.cache, producer)
-        return message
 
     def lost(self) -> None:
         """Take note that the connection is gone: whatever it carried may be written or not."""
@@ -381,7 +383,6 @@ class _Sent:
             self._lane.failed(self._frame, error)
 
 
-MESSAGES_KEPT_MAX = 1_024
 STALLED_S = 0.3  # a disk that is slow answers within that
 
 

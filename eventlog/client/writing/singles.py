@@ -93,7 +93,7 @@ class CacheSingles(CacheHandle):
             lifespan_ms=lifespan(lifespan_ms),
             wants_previous=previous,
             timeout_ms=timeout_ms,
-            expecting=await self._expecting(wait_listeners, wait_ms, on_wait_timeout) if self._may_wait(wait_listeners) else None,
+            expecting=await self._expecting(wait_listeners, wait_ms, on_wait_timeout),
         )
 
     async def replace(
@@ -126,7 +126,7 @@ class CacheSingles(CacheHandle):
             lifespan_ms=lifespan(lifespan_ms),
             wants_previous=previous,
             timeout_ms=timeout_ms,
-            expecting=await self._expecting(wait_listeners, wait_ms, on_wait_timeout) if self._may_wait(wait_listeners) else None,
+            expecting=await self._expecting(wait_listeners, wait_ms, on_wait_timeout),
         )
 
     async def remove(
@@ -156,7 +156,7 @@ class CacheSingles(CacheHandle):
             headers=headers_bytes(headers),
             wants_previous=previous,
             timeout_ms=timeout_ms,
-            expecting=await self._expecting(wait_listeners, wait_ms, on_wait_timeout) if self._may_wait(wait_listeners) else None,
+            expecting=await self._expecting(wait_listeners, wait_ms, on_wait_timeout),
         )
 
     async def _write_one(
@@ -177,10 +177,6 @@ class CacheSingles(CacheHandle):
 
     # ------------------------------------------------------------ waiting for listeners
 
-    def _may_wait(self, listeners: Sequence[str] | str) -> bool:
-        """Whether a write waits for listeners; nearly never, and then it does nothing more."""
-        return bool(listeners) or self._info is None or bool(self._info.wait_listeners)
-
     async def _expecting(self, listeners: Sequence[str] | str, wait_ms: int | None, on_wait_timeout: str | None) -> Expecting | None:
         """Return what a call waits for, beside the cache's own listeners; None for nothing.
 
@@ -188,7 +184,9 @@ class CacheSingles(CacheHandle):
             ListenerNotFound: a listener that the call names is not there; nothing was written.
             InvalidArgument: or it is one of another cache, or an ephemeral one, or they are too many; nothing was written.
         """
-        info, _ = await self._found()
+        info = self._info or await self.info()
+        if not listeners and not info.wait_listeners:
+            return None
         if isinstance(listeners, str):  # as create_cache takes them, too
             listeners = [listener for listener in listeners.split(",") if listener]
         if on_wait_timeout not in {None, "error", "proceed"}:

@@ -89,7 +89,7 @@ class CacheWrites(CacheSingles):
             headers=headers_bytes(headers),
             lifespan_ms=lifespan(lifespan_ms),
             timeout_ms=timeout_ms,
-            expecting=await self._expecting(wait_listeners, wait_ms, on_wait_timeout) if self._may_wait(wait_listeners) else None,
+            expecting=await self._expecting(wait_listeners, wait_ms, on_wait_timeout),
         )
 
     async def remove_many(self, keys: Iterable[str | bytes], *, timeout_ms: int | None = None) -> StoredMany:

@@ -1,7 +1,11 @@
-"""The two roads through a node. Start reading here: one line a step, in the order in which a request meets them.
+"""The two roads through a client and a node. Start reading here: one line a step, in the order in which a request meets them.
 
 WRITING (`await cache.put(...)`)
 
+    client          key and value -> bytes -> a call, once there is room for it     client/writing/singles.py, writes.py, calls.py
+    client          the calls of one moment -> a frame, blocks by segment           client/writing/writer.py `_add`, contents.py
+    routing         the lane of its primary, the numbers in that one's window       routing/lanes.py, routing/window.py
+    client          out on the lane's connection; the answer comes back there       client/writing/lane.py
     transport       bytes -> frames -> an Exchange; one call a request, no task     transport/server.py, wire/session.py
     node.handlers   TABLE: request kind -> handler; `write` makes a Pending         node/handlers/__init__.py, node/handlers/write.py
     node.writing    what waits becomes one group                                    node/writing/writer.py, write/groups.py, drafts.py

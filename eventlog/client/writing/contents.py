@@ -5,7 +5,7 @@ An `Undecided` frame is queued, on its way, lost or refused for now.
 
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import replace
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any, Protocol
 
 import numpy as np
@@ -67,17 +67,20 @@ class ManyBlocks:
 
 
 class OneEvent:
-    """One block of one event without a lifespan."""
+    """One block of one event without a lifespan, all that `changes` have."""
 
-    __slots__ = ("_build",)
+    __slots__ = ("_changes", "_segment")
 
-    def __init__(self, key: bytes, value: bytes, *, kind: int, segment: int, headers: bytes) -> None:
-        self._build = partial(build_one, key, value, kind=kind, segment=segment, headers=headers)
+    def __init__(self, changes: Changes, segment: int) -> None:
+        self._changes = changes
+        self._segment = segment
 
     def buffers(self, sequences: Ints) -> Sequence[bytes | memoryview]:
         """Return the block with its table."""
-        sequence = sequences.item(0) if len(sequences) else 0
-        return (self._build(sequence=sequence),)
+        changes, sequence = self._changes, sequences.item(0) if len(sequences) else 0
+        kind = _REMOVED if changes.removed is not None and changes.removed[0] else _CREATED
+        headers = changes.headers[0] if changes.headers else b""
+        return (build_one(changes.keys[0], changes.values[0], kind=kind, segment=self._segment, sequence=sequence, headers=headers),)
 
     def part(self, blocks: Ints) -> "OneEvent":
         """Return itself: it has one block."""
@@ -159,11 +162,8 @@ def _lay_out(parts: list[Changes], routes: Routes) -> tuple[Ints, Ints, Ints, Fr
     """Return segments of the blocks, items in their rows, counts of the blocks, and the blocks."""
     first = parts[0]
     if len(parts) == 1 and len(first.keys) == 1 and first.lifespans is None:
-        key = first.keys[0]
-        segment = routes.segment(key, by_prefix=first.by_prefix)
-        kind = _REMOVED if first.removed is not None and first.removed[0] else _CREATED
-        headers = first.headers[0] if first.headers else b""
-        return np.array((segment,)), _FIRST, _ONE, OneEvent(key, first.values[0], kind=kind, segment=segment, headers=headers)
+        segment = routes.segment(first.keys[0], by_prefix=first.by_prefix)
+        return np.array((segment,)), _FIRST, _ONE, OneEvent(first, segment)
     write = build_write(columns_of_changes(parts), segments=routes.segments, by_prefix=first.by_prefix)
     table = write.table
     return table["segment"].astype(np.int64), write.order, table["count"].astype(np.int64), ManyBlocks(table, write.blocks)

@@ -94,7 +94,8 @@ class Rounds:
         self._work: deque[Pull] = deque()
         self._timer: asyncio.Handle | None = None
         self._quiet_until = 0.0
-        self._again_s = _AGAIN_S
+        self._again: dict[int, asyncio.TimerHandle] = {}  # caches that are looked at again without news
+        self._again_s: dict[int, float] = {}  # after so long the next time
         self._apart = RoundPace(lambda: answers.given + answers.due, pace=pace)
         self._spent_s = 0.0
         self._looks = 0
@@ -142,21 +143,28 @@ class Rounds:
         if cache_id in self._waiting:
             self._dirty.add(cache_id)
             self._is_news = True
-            self._again_s = _AGAIN_S
+            self._again_s.pop(cache_id, None)
             self._schedule()
 
     def mark_again(self, cache_id: int) -> None:
         """Note that a cache has news that readers may not see yet; a round looks again a little later, and ever later without news."""
-        if cache_id in self._waiting and cache_id not in self._dirty:
-            self._quiet_until = max(self._quiet_until, asyncio.get_running_loop().time() + self._again_s)
-            self._again_s = min(2 * self._again_s, _AGAIN_S_MAX)
+        if cache_id in self._waiting and cache_id not in self._dirty and cache_id not in self._again:
+            pause_s = self._again_s.get(cache_id, _AGAIN_S)
+            self._again_s[cache_id] = min(2 * pause_s, _AGAIN_S_MAX)
+            self._again[cache_id] = asyncio.get_running_loop().call_later(pause_s, self._look_again, cache_id)
+
+    def _look_again(self, cache_id: int) -> None:
+        del self._again[cache_id]
+        if cache_id in self._waiting:
             self._dirty.add(cache_id)
             self._schedule()
 
     def stop(self) -> None:
         """Forget everything."""
-        if self._timer is not None:
-            self._timer.cancel()
+        for timer in (self._timer, *self._again.values()):
+            if timer is not None:
+                timer.cancel()
+        self._again.clear()
         self._waiting.clear()
         self._dirty.clear()
         self._work.clear()
@@ -198,7 +206,7 @@ class Rounds:
             self._timer = loop.call_soon(self._slice)
             return
         self._timer = None
-        self._quiet_until = max(self._quiet_until, self._apart.next_at(loop.time(), looks=self._looks, spent_s=self._spent_s))
+        self._quiet_until = self._apart.next_at(loop.time(), looks=self._looks, spent_s=self._spent_s)
         if self._dirty:
             self._schedule()
 

@@ -207,6 +207,29 @@ def test_who_is_put_back_is_looked_at_again_after_a_moment_only():
     loops.run(main())
 
 
+def test_news_do_not_wait_for_a_look_that_comes_again():
+    async def main():
+        order = []
+
+        def look(waiting):
+            order.append("looked")
+            watched.rounds.add(waiting)
+            watched.rounds.mark_again(1)
+
+        watched = Watched(look)
+        watched.rounds.add(pull())
+        watched.rounds.mark(1)
+        await watched.until_begun(4)  # by now it is looked at again after 40 ms
+        order.clear()
+        asyncio.get_running_loop().call_later(0.03, order.append, "30 ms later")
+        watched.rounds.mark(1)
+        await loops.until(lambda: len(order) > 1)
+        assert order[0] == "looked"
+        watched.rounds.stop()
+
+    loops.run(main())
+
+
 def test_after_stopping_nothing_happens():
     async def main():
         watched = Watched()

@@ -18,8 +18,9 @@ from tests.sim.consumers.run import RUNS
 from tests.sim.cores import mutants as protocol
 from tests.sim.cores.asking import run_questions
 from tests.sim.cores.cluster import run_seed
-from tests.sim.cores.report import report_seeds, say
+from tests.sim.cores.report import report_seeds
 from tests.sim.planting import Mutant, applied
+from tests.sim.report import say
 
 MUTANTS: Final = (*protocol.MUTANTS, *CONSUMER_MUTANTS)
 SEEDS_MAX: Final = 500

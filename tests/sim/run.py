@@ -32,7 +32,7 @@ from tests.sim.clients import (
 )
 from tests.sim.damage import Flips, rot
 from tests.sim.transacting import Transacting
-from tests.sim.world import CLIENT, Host, Shape, World
+from tests.sim.world import CLIENT, Host, Shape, World, read_all_of
 
 NODES = 3
 WRITERS = 3
@@ -320,7 +320,7 @@ class Run:
             for host in self.world.hosts:
                 assert host.loop is not None
                 assert host.started is not None
-                host.loop.run_now(partial(_read_all_of, host.started.node))
+                host.loop.run_now(partial(read_all_of, host.started.node))
 
     def _are_copies_equal(self) -> bool:
         """Return whether all copies of all logs and entries are the same bytes, as they are as soon as all have what was committed last.
@@ -329,11 +329,6 @@ class Run:
         """
         stores = [host.started.node.store for host in self.world.hosts if host.started is not None]
         return len(stores) == NODES and all(_rows_of(store) == _rows_of(stores[0]) for store in stores[1:])
-
-
-def _read_all_of(node: Any) -> None:
-    for cache in node.caches:
-        node.mending.mend(cache)
 
 
 def _rows_of(store: Any) -> list[Any]:

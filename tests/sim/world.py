@@ -228,3 +228,9 @@ class World:
     def connect_to(self, hosts: Sequence[Host], **options: Any) -> Any:
         """Return the real client of some nodes, of which it takes the first that answers."""
         return eventlog.connect(*[host.address for host in hosts], **options)
+
+
+def read_all_of(node: Node) -> None:
+    """Have a node look for what of it is damaged, as readers would come across it in time."""
+    for cache in node.caches:
+        node.mending.mend(cache)

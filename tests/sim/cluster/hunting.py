@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from typing import Final
 
 from tests.sim.cluster.mutants import MUTANTS
-from tests.sim.cluster.report import say
 from tests.sim.cluster.run import run_seed
 from tests.sim.planting import applied
 from tests.sim.players import pool
+from tests.sim.report import say
 
 AGAIN: Final = 60
 """So many seeds are played where the known one finds nothing any more: it is another run once the product does something else."""

@@ -19,6 +19,7 @@ from tests.sim.cluster.history import Fate, Logs
 from tests.sim.cluster.mischief import Mischief
 from tests.sim.cluster.swarm import Fault, choose
 from tests.sim.cluster.world import ClusterHost, ClusterWorld
+from tests.sim.world import read_all_of
 
 _START_S: Final = 30.0
 _HEAL_MS: Final = 10_000  # progress is demanded within it
@@ -38,6 +39,11 @@ class Verdict:
     simulated_ms: int
     acknowledged: int
     cpu_s: float
+
+    @property
+    def told(self) -> tuple[str, ...]:
+        """Return what there is to say of it."""
+        return self.violations
 
 
 def run_seed(seed: int) -> Verdict:
@@ -180,12 +186,6 @@ class Cluster:
             for violation in asker.judge(logs):
                 self.world.history.violate(violation)
         self.world.history.check(logs)
-
-
-def read_all_of(node: Any) -> None:
-    """Have a node look for what of it is damaged."""
-    for cache in node.caches:
-        node.mending.mend(cache)
 
 
 def _events(host: ClusterHost, segment: int) -> list[Any]:

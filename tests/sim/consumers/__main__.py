@@ -9,7 +9,7 @@ from typing import Final
 
 from tests.sim.consumers.run import KINDS, run_seed
 from tests.sim.cores.known import CONSUMERS_FAILED_ONCE
-from tests.sim.cores.report import say
+from tests.sim.report import say
 
 REQUIRED: Final = (
     "clock jumps",

@@ -8,7 +8,8 @@ from itertools import chain
 
 from tests.sim.cores.cluster import run_seed
 from tests.sim.cores.known import FAILED_ONCE
-from tests.sim.cores.report import describe, report_seeds, say
+from tests.sim.cores.report import report_seeds
+from tests.sim.report import say
 
 
 def _range(text: str) -> range:
@@ -36,7 +37,7 @@ def _trace(seed: int) -> int:
         say(line)
     say(str(verdict.swarm))
     say(f"sum of the trace: {verdict.trace:08x}")
-    for line in describe(verdict):
+    for line in verdict.told:
         say(line)
     return 1 if verdict.violations or verdict.errors else 0
 

@@ -37,6 +37,11 @@ class Verdict:
     cpu_s: float
     lines: tuple[str, ...] = ()
 
+    @property
+    def told(self) -> tuple[str, ...]:
+        """Return what there is to say of it."""
+        return *self.violations[:3], *self.errors[:3]
+
 
 class Cluster:
     """Hosts, clients and faults of one run."""

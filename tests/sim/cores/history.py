@@ -3,22 +3,11 @@
 Nothing here asks a node what it believes: every entry is something that was told to somebody, or written by somebody.
 """
 
-from dataclasses import dataclass, field
-from enum import StrEnum, unique
+from dataclasses import dataclass
 
-VIOLATIONS_MAX = 20
+from tests.sim.cluster.history import VIOLATIONS_MAX, Append, Fate, Reader
 
-
-class Fate(StrEnum):
-    """What the client knows of an append."""
-
-    PENDING = "pending"
-    ACKNOWLEDGED = "acknowledged"
-    FAILED = "failed"  # never appended, the node said
-    UNKNOWN = "unknown"
-
-
-unique(Fate)
+__all__ = ["Append", "Fate", "History", "Reader", "Value"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,23 +18,6 @@ class Value:
     last: int
     epoch: int
     tokens: tuple[int, ...]
-
-
-@dataclass(slots=True)
-class Append:
-    """One event that a client wanted appended, and what it heard of it."""
-
-    segment: int
-    fate: Fate = Fate.PENDING
-    id: int = 0
-
-
-@dataclass(slots=True)
-class Reader:
-    """A reader with one id over all segments: where it is, and what it was given, by id."""
-
-    position: int = 0
-    seen: dict[int, int] = field(default_factory=dict)  # id -> token
 
 
 class History:

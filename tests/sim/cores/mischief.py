@@ -7,13 +7,13 @@ from eventlog.control.metastore import Listing
 from eventlog.control.records import ReplicaRecord
 from eventlog.control.rules import SegmentRules
 from eventlog.control.view import PREFIXES, ClusterView, read_view
+from tests.sim.cluster.swarm import Fault
 from tests.sim.cores.ambush import Ambush, Unheard
 from tests.sim.cores.chaining import Chaining
 from tests.sim.cores.clients import primary_of
 from tests.sim.cores.lying import Liars
 from tests.sim.cores.node import Host
 from tests.sim.cores.operating import Operators
-from tests.sim.cores.swarm import Fault
 from tests.sim.cores.world import World
 from tests.sim.metadata import METADATA_HOST, Place, StoreFaults
 

@@ -6,70 +6,12 @@ Every seed leaves some faults out: many bugs need a fault to be absent as much a
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import StrEnum, unique
 
+from tests.sim.cluster.swarm import INTERVAL_MS as OF_CLUSTERS
+from tests.sim.cluster.swarm import Fault
 from tests.sim.cores.network import Weather
 
-
-@unique
-class Fault(StrEnum):
-    """What can be made to happen during the first phase."""
-
-    CRASH = "crash"  # all that was not synced is lost; back after a while
-    CRASH_PRIMARY = "crash primary"  # of some segment, and perhaps its successor right after it
-    CRASH_ALL = "crash all"
-    PAUSE = "pause"
-    PAUSE_PRIMARY = "pause primary"
-    CUT = "cut"  # both ways, some hosts from the others
-    CUT_ONE_WAY = "cut one way"
-    CLOCK = "clock"  # the wall clock jumps
-    DISK = "disk"  # crash, and the disk is empty afterwards
-    STORE_OUT = "metadata store out"
-    ZOMBIE = "zombie"  # a primary that hears of no change and reaches no other node, though it works on for longer than its lease
-    CHAIN = "chain"  # two appointments in the same moment, once a primary promised more than either may issue
-    MOVE = "move"  # the controller appoints another member of the in-sync set, nobody having failed
-    MEMBER = "member"  # owners change: one comes, one goes
-    JOIN = "join"  # a member that nobody knew, and load is evened out
-    DRAIN = "drain"  # a member is emptied; then it is taken back, or removed
-    REMOVE = "remove"  # a member is gone for good
-    FORCE = "force"  # all that hold what was committed are gone, and an operator gives it up
-    BIT = "bit"  # of a stored value on a disk is flipped; never of the last sound copy
-    AMBUSH = "ambush"  # right when a log is cut, a set grows or a term begins, the primary or another of the set goes
-    DEAF = "deaf"  # a host hears of no change of the metadata for a while; what it asks is answered
-    STALL = "stall"  # a disk is done with nothing for a while
-    STRANGER = "stranger"  # who is no member speaks as one
-    LIAR = "lying member"  # a member speaks of what another one leads
-    UNHEARD = "unheard"  # a set grows, or was to grow, and its primary cannot know; who joins is parted from it, and leads soon
-
-
-INTERVAL_MS = {  # the mean between two of a kind, at the rate 1
-    Fault.CRASH: 1_500,
-    Fault.CRASH_PRIMARY: 2_000,
-    Fault.CRASH_ALL: 5_000,
-    Fault.PAUSE: 1_500,
-    Fault.PAUSE_PRIMARY: 2_000,
-    Fault.CUT: 2_000,
-    Fault.CUT_ONE_WAY: 1_500,
-    Fault.CLOCK: 1_000,
-    Fault.DISK: 3_000,
-    Fault.STORE_OUT: 4_000,
-    Fault.ZOMBIE: 2_500,
-    Fault.CHAIN: 2_500,
-    Fault.MOVE: 1_000,
-    Fault.MEMBER: 2_500,
-    Fault.JOIN: 3_000,
-    Fault.DRAIN: 3_000,
-    Fault.REMOVE: 3_000,
-    Fault.FORCE: 2_500,
-    Fault.BIT: 400,
-    Fault.AMBUSH: 800,
-    Fault.DEAF: 1_500,
-    Fault.STALL: 2_000,
-    Fault.STRANGER: 100,
-    Fault.LIAR: 150,
-    Fault.UNHEARD: 2_000,
-}
-
+INTERVAL_MS = {**OF_CLUSTERS, Fault.STRANGER: 100}  # the mean between two of a kind, at the rate 1
 
 _CHANCE = {
     Fault.AMBUSH: 0.75,
@@ -87,7 +29,7 @@ _SINCE = {  # the seeds from which on there is a fault: those below it keep thei
     Fault.STRANGER: 2_000_000,
     Fault.LIAR: 2_000_000,
 }
-_UNTIL = {Fault.UNHEARD: 2_000_000}  # and from which on there is none any more
+_UNTIL = {Fault.UNHEARD: 2_000_000, Fault.RESET: 0}  # and from which on there is none any more: nothing here has connections
 _CALM = {Fault.UNHEARD, Fault.CLOCK, Fault.MOVE, Fault.DEAF, Fault.STALL}
 _FOR_ONE = {Fault.CRASH, Fault.CRASH_ALL, Fault.PAUSE, Fault.CLOCK, Fault.STORE_OUT, Fault.DEAF, Fault.STALL, Fault.STRANGER}
 _LESS_COPIES = {Fault.DISK, Fault.MEMBER, Fault.DRAIN, Fault.REMOVE, Fault.FORCE}

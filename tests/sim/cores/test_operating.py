@@ -5,9 +5,10 @@ from dataclasses import replace
 
 import pytest
 
+from tests.sim.cluster.swarm import Fault
 from tests.sim.cores.checks import check
 from tests.sim.cores.cluster import Cluster
-from tests.sim.cores.swarm import Fault, Swarm, choose
+from tests.sim.cores.swarm import Swarm, choose
 from tests.sim.cores.world import Trace
 
 KINDS = {Fault.JOIN: "joined under load", Fault.DRAIN: "drained", Fault.REMOVE: "removed", Fault.FORCE: "forced"}

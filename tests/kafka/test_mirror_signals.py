@@ -57,7 +57,10 @@ def test_a_signal_has_every_entry_told_once_more(node: NodeProcess, client: bloc
     rows = [json.loads(one.value or b"") for one in records if one.kind == "S"]
     assert {(row["op"], row["source"]["snapshot"]) for row in rows} == {("r", "incremental")}
     assert folded(records) == {key: entry.value for key, entry in cache.entries()}
-    until(lambda: len(rows_of(read(broker, aside.mirror.topic))) == 90)
+    until(
+        lambda: len(rows_of(read(broker, aside.mirror.topic))) == 90,
+        lambda: f"{len(rows_of(read(broker, aside.mirror.topic)))} rows, and {client.mirrors.status(aside.mirror.name)}",
+    )
     Shell(node).ok("put", "__signals", "s", json.dumps(asking("other")))  # under the same key
     asked = urllib.request.Request(
         f"http://{node.http}/v1/caches/__signals/entries/s",

@@ -10,7 +10,7 @@ import msgspec
 
 from eventlog.control.records import SEGMENT_PREFIX, SegmentRecord
 from tests.sim.cluster.operating import Operators
-from tests.sim.cluster.world import JOINING, ClusterHost, ClusterWorld
+from tests.sim.cluster.world import ClusterHost, ClusterWorld
 from tests.sim.metadata import METADATA_HOST
 from tests.sim.network import both_ways
 
@@ -22,6 +22,8 @@ _STRANDED: Final = 0.7
 _STRAND_US: Final = (2_000, 20_000, 100_000, 300_000)
 _FAVOURITES: Final = ("", "appended", "cut", "cut", "grown", "grown", "shrunk", "appointed")
 _RARE: Final = "cut again"  # in one epoch: seldom enough to be struck always
+_COMMITTED: Final = "committed"  # the moment in which a set has grown ...
+_JOINING: Final = "joining"  # ... and in which that is proposed
 _SLOW_US: Final = 1_000_000  # for so long a commit is on its way while others wait behind it
 _UNHEARD_US: Final = (2_500_000, 4_500_000)  # until a node gives up asking what became of a commit, and some writes more
 
@@ -127,11 +129,11 @@ class Unheard:
     def wait(self) -> bool:
         """Wait for the next set that grows; return False where that is done already."""
         is_new = not self._wanted
-        self._wanted = self._wanted or self._world.chance.choice(("committed", JOINING))
+        self._wanted = self._wanted or self._world.chance.choice((_COMMITTED, _JOINING))
         return is_new
 
     def _committed(self, puts: Mapping[str, bytes], before: Mapping[str, bytes]) -> None:
-        if self._wanted != "committed" or self._world.is_over:
+        if self._wanted != _COMMITTED or self._world.is_over:
             return
         for new, joined in _grown(puts, before):
             if joined != new.primary:
@@ -149,7 +151,7 @@ class Unheard:
 
     def _asked(self, host: str, puts: Mapping[str, bytes]) -> None:
         """Hold up the first commit that lets a replica join; make void what waits behind it to let the same one join elsewhere."""
-        if self._wanted != JOINING or self._world.is_over:
+        if self._wanted != _JOINING or self._world.is_over:
             return
         before = {key: item.value for key in puts if (item := self._world.metadata.get(key)) is not None}
         for new, joined in _grown(puts, before):

@@ -1,6 +1,7 @@
 """Clients, each on a host of its own: writers that append, and readers that follow everything. They believe what they are told."""
 
 import asyncio
+from abc import ABC, abstractmethod
 from typing import Any, Final
 
 from eventlog.errors import EventLogError, PositionDiverged
@@ -15,7 +16,7 @@ _PENDING_MAX: Final = 10
 _READ_S: Final = (0.2, 3.0)  # until a reader leaves its node for another one
 
 
-class ClientHost:
+class ClientHost(ABC):
     """Where one client runs, with a client of the product's. `is_stopped`: it is to do nothing any more."""
 
     def __init__(self, world: ClusterWorld, number: int) -> None:
@@ -33,9 +34,9 @@ class ClientHost:
         await self.run()
         self.is_done = True
 
+    @abstractmethod
     async def run(self) -> None:
         """Do it until it is stopped."""
-        raise NotImplementedError
 
 
 class Writer(ClientHost):

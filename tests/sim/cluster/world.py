@@ -34,7 +34,6 @@ from tests.sim.metadata import SharedStore, as_port
 from tests.sim.world import Host, HostDisk, Shape, World
 from tests.sim.world import HostStore as Store
 
-JOINING: Final = "joining"  # the moment in which it is proposed that a replica joins a set
 _SAMPLE_US: Final = 5_000
 _READ_US: Final = (50, 1_000)
 

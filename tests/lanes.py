@@ -110,7 +110,7 @@ def lanes() -> dict[str, Lane]:
                 (python, "-m", "tests.sim.consumers", "--known", "--seeds", "0:100"),
                 (python, "-m", "tests.sim.cluster", "0:120", "--known", "--processes", "1"),
                 (python, "-m", "tests.sim.cluster", "--mutants", "--known", "--processes", "1"),
-                (python, "-m", "tests.sim", "0:23"),
+                (python, "-m", "tests.sim", "0:27"),
                 (python, "-m", "tests.sim", "--known"),
                 (python, "-m", "tests.sim.hunt", "--known", "--processes", "1"),
             ),

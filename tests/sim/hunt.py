@@ -1,136 +1,168 @@
-"""Planted protocol bugs: each replaces a method of a core, and the simulator's history checkers must find every one of them.
+"""Planted bugs: each is put in place of a method, and the runs that are to find it must, by what their histories tell.
 
-A mutant whose method is gone fails the run. `python -m tests.sim.hunt` searches three ranges of seeds for each, with the
-asserts of all modules off, so that nothing but the history tells; `--known` runs each on the one seed that is known to find it.
+A planted bug whose method is gone is an error. Three ranges of seeds are searched for each, with the asserts of all modules off, so that
+nothing but the history tells, and the code as it is runs on the same ranges; `--known` runs each on the seed that is known to find it.
 """
 
 import argparse
 import os
 import statistics
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
-from tests.sim.consumers.mutants import CONSUMER_MUTANTS
-from tests.sim.consumers.run import RUNS
-from tests.sim.cores import mutants as protocol
-from tests.sim.cores.asking import run_questions
-from tests.sim.cores.cluster import run_seed
-from tests.sim.cores.report import report_seeds
-from tests.sim.planting import Mutant, applied
+from tests.sim.planting import Mutant, World, applied
+from tests.sim.players import pool
 from tests.sim.report import say
 
-MUTANTS: Final = (*protocol.MUTANTS, *CONSUMER_MUTANTS)
-SEEDS_MAX: Final = 500
-KNOWN_SEEDS_MAX: Final = 500
-_RUNS: Final[Mapping[str, Callable[[int], Any]]] = {"cluster": run_seed, "questions": run_questions, **RUNS}
 RANGES: Final = (0, 100_000, 200_000)  # where the three ranges begin
+KNOWN_MAX: Final = 90  # so many seeds are played where the known one finds nothing any more: it is another run once the code has moved on
+SEEDS_MAX: Final[Mapping[World, int]] = {
+    "cluster": 500,
+    "clients": 100,
+    "group": 500,
+    "reading": 500,
+    "near": 500,
+    "work": 500,
+    "mirror": 500,
+}
+CLEAN: Final[Mapping[World, int]] = {"cluster": 200, "clients": 20, "group": 500, "reading": 500, "near": 500, "work": 500, "mirror": 500}
+"""On so many seeds of each range the code as it is runs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Hunt:
-    """How many seeds it took from `first` on; 0: it was not found. `why` is what the history tells."""
+class Job:
+    """Seeds to be played in a world, until one fails; with the planted bug of this place among all, None: with the code as it is."""
 
-    mutant: str
-    first: int
-    seeds: int
-    why: str
-
-
-def hunt(name: str, first: int, seeds_max: int) -> Hunt:
-    """Run a mutant on seeds until the history tells on it."""
-    mutant = next(mutant for mutant in MUTANTS if mutant.name == name)
-    with applied(mutant):
-        for tried in range(seeds_max):
-            violations = _RUNS[mutant.world](first + tried).violations
-            if violations:
-                return Hunt(mutant=name, first=first, seeds=tried + 1, why=violations[0])
-    return Hunt(mutant=name, first=first, seeds=0, why="")
+    world: World
+    seeds: Sequence[int]
+    place: int | None = None
 
 
-def run_unmutated(*, processes: int, seeds_max: int) -> bool:
-    """Run the code as it is on the ranges that mutants are hunted in; return whether all of it holds."""
-    firsts = sorted({mutant.since + first for mutant in MUTANTS for first in RANGES})
-    say(f"the code as it is, on {len(firsts)} times {seeds_max} seeds:")
-    holds = report_seeds((first + tried for first in firsts for tried in range(seeds_max)), processes=processes).is_good
-    seeds = [first + tried for first in RANGES for tried in range(seeds_max)]
-    with ProcessPoolExecutor(processes) as pool:
-        outcomes = list(pool.map(_run_others, seeds, chunksize=8))
-    told = [what for whats in outcomes for what in whats]
-    for what in told[:10]:
-        say(what)
-    say(f"{len(seeds)} seeds of questions and of consumers, {len(told)} failed")
-    return holds and not told
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """After how many seeds one failed, 0: none did; which, and what its history tells."""
+
+    tried: int
+    seed: int = 0
+    why: str = ""
 
 
-def _run_others(seed: int) -> list[str]:
-    """Return a sentence for each kind of run beside the cluster alone that fails on a seed."""
-    outcomes = [(kind, run(seed)) for kind, run in _RUNS.items() if kind != "cluster"]
-    return [
-        f"seed {seed} of {kind}: {(*outcome.violations, *outcome.errors)[0]}"
-        for kind, outcome in outcomes
-        if outcome.violations or outcome.errors
+def mutants() -> tuple[Mutant, ...]:
+    """Return all planted bugs."""
+    from tests.sim.cluster.mutants import MUTANTS as OF_CLUSTERS
+    from tests.sim.consumers.mutants import CONSUMER_MUTANTS
+    from tests.sim.mutants import MUTANTS as OF_CLIENTS
+
+    return (*OF_CLUSTERS, *OF_CLIENTS, *CONSUMER_MUTANTS)
+
+
+def hunt(job: Job) -> Found:
+    """Play seeds until one fails."""
+    play = _player(job.world)
+    with nullcontext() if job.place is None else applied(mutants()[job.place]):
+        for tried, seed in enumerate(job.seeds, start=1):
+            if told := play(seed):
+                return Found(tried=tried, seed=seed, why=told[0])
+    return Found(tried=0)
+
+
+def _player(world: World) -> Callable[[int], Sequence[str]]:
+    """Return what plays a seed of a world and says what must not be; a player imports the product once its clocks are a simulation's."""
+    if world == "cluster":
+        from tests.sim.cluster.run import run_seed as run_cluster
+
+        return lambda seed: run_cluster(seed).violations
+    if world == "clients":
+        from tests.sim.run import run_seed as run_clients
+
+        return lambda seed: run_clients(seed).violations
+    from tests.sim.consumers.run import run_seed as run_consumers
+
+    return lambda seed: [*(outcome := run_consumers(world, seed)).violations, *outcome.errors]
+
+
+def run_unmutated(*, processes: int) -> bool:
+    """Run the code as it is on the ranges that bugs are hunted in; return whether all of it holds."""
+    jobs = [
+        Job(world=world, seeds=range(first + at, min(first + at + 20, first + count)))
+        for world, count in CLEAN.items()
+        for first in RANGES
+        for at in range(0, count, 20)
     ]
+    failed = 0
+    for job, found in zip(jobs, _played(jobs, processes=processes), strict=True):
+        if found.tried:
+            failed += 1
+            say(f"seed {found.seed} of {job.world}: {found.why}")
+    say(f"the code as it is, on {sum(len(job.seeds) for job in jobs):,} seeds: {failed or 'none'} failed")
+    return not failed
 
 
-def search(mutants: Sequence[Mutant], *, processes: int, seeds_max: int) -> bool:
-    """Hunt each mutant in each range; return whether all were found in all."""
-    jobs = [(mutant.name, mutant.since + first, seeds_max) for mutant in mutants for first in RANGES]
-    counts: list[int] = []
-    say("| planted bug | " + " | ".join(f"from {first:,}" for first in RANGES) + " | median | what the history says |")
-    say("|---" * (len(RANGES) + 3) + "|")
-    with ProcessPoolExecutor(processes) as pool:
-        found = pool.map(_hunt, jobs)
-        for mutant in mutants:
-            hunts = [next(found) for _ in RANGES]
-            counts += [one.seeds for one in hunts]
-            say(_line(mutant, hunts))
-    is_good = all(counts)
+def search(places: Sequence[int], *, processes: int, seeds_max: int) -> bool:
+    """Hunt bugs in each range; return whether all were found in all."""
+    known = mutants()
+    jobs = [
+        Job(world=known[place].world, seeds=range(first, first + min(seeds_max, SEEDS_MAX[known[place].world])), place=place)
+        for place in places
+        for first in RANGES
+    ]
+    say("| planted bug | found by runs of | " + " | ".join(f"from {first:,}" for first in RANGES) + " | median | what the history says |")
+    say("|---" * (len(RANGES) + 4) + "|")
+    outcomes, counts = _played(jobs, processes=processes), list[int]()
+    for place in places:
+        hunts = [next(outcomes) for _ in RANGES]
+        counts += [found.tried for found in hunts]
+        say(_line(known[place], hunts))
     seen = [count for count in counts if count]
-    say(f"{len(mutants)} mutants, {counts.count(0)} hunts in vain, median {statistics.median(seen) if seen else 0:.0f} seeds")
-    return is_good
+    say(f"{len(places)} planted bugs, {counts.count(0)} hunts in vain, median {statistics.median(seen) if seen else 0:.0f} seeds")
+    return all(counts)
 
 
-def _line(mutant: Mutant, hunts: Sequence[Hunt]) -> str:
-    counts = [one.seeds for one in hunts]
+def _line(mutant: Mutant, hunts: Sequence[Found]) -> str:
+    counts = [found.tried for found in hunts]
     seeds = " | ".join(f"{count or 'NONE'}" for count in counts)
     median = f"{statistics.median(counts):.0f}" if all(counts) else "-"
-    return f"| {mutant.name} | {seeds} | {median} | {next((one.why for one in hunts if one.why), '')[:100]} |"
+    return f"| {mutant.name} | {mutant.world} | {seeds} | {median} | {next((found.why for found in hunts if found.why), '')[:100]} |"
 
 
-def _hunt(job: tuple[str, int, int]) -> Hunt:
-    return hunt(*job)
+def run_known(places: Sequence[int], *, processes: int) -> bool:
+    """Run each bug on its seed, or the first few once the code has moved on; return whether the history told on all."""
+    known = mutants()
+    jobs = [Job(world=known[place].world, seeds=(known[place].seed, *range(KNOWN_MAX)), place=place) for place in places]
+    missed = 0
+    for job, found in zip(jobs, _played(jobs, processes=processes), strict=True):
+        assert job.place is not None, "one is planted"
+        missed += not found.tried
+        say(f"{known[job.place].name:<64} {job.world:<8} seed {found.seed:>6}   {found.why[:140] if found.tried else 'NOT FOUND'}")
+    return not missed
 
 
-def run_known(mutants: Sequence[Mutant], *, processes: int) -> bool:
-    """Run each mutant on its seed, or the few after it once the code has moved on; return whether the history told on all."""
-    with ProcessPoolExecutor(processes) as pool:
-        found = list(pool.map(_hunt, [(mutant.name, mutant.seed, KNOWN_SEEDS_MAX) for mutant in mutants]))
-    for mutant, one in zip(mutants, found, strict=True):
-        say(f"{mutant.name:<44} seed {mutant.seed + max(one.seeds - 1, 0):>6}   {one.why[:140] or 'NOT FOUND'}")
-    return all(one.seeds for one in found)
+def _played(jobs: Sequence[Job], *, processes: int) -> Iterator[Found]:
+    with pool(processes) as players:
+        yield from players.map(hunt, jobs)
 
 
 def main(arguments: list[str], *, restart: Callable[[list[str]], None]) -> int:
-    """Return the exit code: 1 when a mutant was not found."""
+    """Return the exit code: 1 when a planted bug was not found, or the code as it is failed."""
     if __debug__:  # asserts would find what the history must
         restart(arguments)
     parser = argparse.ArgumentParser(prog="python -m tests.sim.hunt", description=__doc__)
     parser.add_argument("names", nargs="*", help="all of them unless named")
     parser.add_argument("--known", action="store_true", help="run each on its known seed alone")
-    parser.add_argument("--seeds-max", type=int, default=SEEDS_MAX)
+    parser.add_argument("--seeds-max", type=int, default=max(SEEDS_MAX.values()), help="so many of each range, at most")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     chosen = parser.parse_args(arguments)
-    known = {mutant.name: mutant for mutant in MUTANTS}
-    if unknown := [name for name in chosen.names if name not in known]:
-        parser.error(f"no mutant is called {unknown[0]!r}; there are {', '.join(known)}")
-    mutants = [known[name] for name in chosen.names] or list(MUTANTS)
+    names = [mutant.name for mutant in mutants()]
+    if unknown := [name for name in chosen.names if name not in names]:
+        parser.error(f"no planted bug is called {unknown[0]!r}; there are {', '.join(names)}")
+    places = [place for place, name in enumerate(names) if not chosen.names or name in chosen.names]
     if chosen.known:
-        return 0 if run_known(mutants, processes=chosen.processes) else 1
-    holds = bool(chosen.names) or run_unmutated(processes=chosen.processes, seeds_max=chosen.seeds_max)
-    return 0 if search(mutants, processes=chosen.processes, seeds_max=chosen.seeds_max) and holds else 1
+        return 0 if run_known(places, processes=chosen.processes) else 1
+    holds = bool(chosen.names) or run_unmutated(processes=chosen.processes)
+    return 0 if search(places, processes=chosen.processes, seeds_max=chosen.seeds_max) and holds else 1
 
 
 def _restart_without_asserts(arguments: list[str]) -> None:

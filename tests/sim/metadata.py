@@ -19,7 +19,7 @@ from tests.sim.scheduler import Scheduler, Timer
 Result = TypeVar("Result")
 Place = int | str
 METADATA_HOST: Final = "metadata"
-_TIMEOUT_S = 0.5
+_DEAF_S = 0.1
 
 
 class Ways(Protocol):
@@ -34,13 +34,15 @@ class Ways(Protocol):
 class StoreFaults:
     """Whether the store answers at all, how slow it is, and the chance in [0, 1] that a commit's fate stays unknown.
 
-    Hosts in `deaf` hear nothing of changes, though all they ask is answered. `slow_us` is how much longer a host waits for an answer.
+    Nobody waits longer than `timeout_us` for an answer. Hosts in `deaf` hear nothing of changes, though all they ask is answered.
+    `slow_us` is how much longer a host waits for an answer.
     """
 
     is_out: bool = False
     delay_us: int = 1_000
     unknown: float = 0.0
     watch_delay_us: int = 5_000
+    timeout_us: int = 500_000
     deaf: set[Place] = field(default_factory=set)
     slow_us: dict[Place, int] = field(default_factory=dict)
 
@@ -147,7 +149,7 @@ class HostStore:
                 self._shared.commit(expect, puts=puts, deletes=deletes)
             elif fate == "late" and not deletes:
                 self._shared.commit_late(self._host, expect, puts=puts, delay_us=self._random.randrange(2_000_000))
-            await self._sleep(_TIMEOUT_S)
+            await self._sleep(self._shared.faults.timeout_us / 1e6)
             raise _unavailable("unknown")
         revision = self._shared.commit(expect, puts=puts, deletes=deletes)
         await self._answer(outcome="unknown")
@@ -164,7 +166,7 @@ class HostStore:
                 if seen:
                     yield RevisionChanges(revision=entry.revision, changes=seen)
             if next_revision <= self._shared.revision:
-                await self._sleep(_TIMEOUT_S / 5)
+                await self._sleep(_DEAF_S)
             else:
                 await changed
 
@@ -183,14 +185,14 @@ class HostStore:
         delay_us = self._shared.faults.delay_us
         await self._sleep(delay_us * (1 + self._random.random()) / 2e6)
         if self._shared.faults.is_out or self._network.is_cut(self._host, METADATA_HOST):
-            await self._sleep(_TIMEOUT_S)
+            await self._sleep(self._shared.faults.timeout_us / 1e6)
             raise _unavailable(outcome)
 
     async def _answer(self, *, outcome: str) -> None:
         delay_us, slow_us = self._shared.faults.delay_us, self._shared.faults.slow_us.get(self._host, 0)
         await self._sleep(delay_us * (1 + self._random.random()) / 2e6 + slow_us / 1e6)
         if self._shared.faults.is_out or self._network.is_cut(METADATA_HOST, self._host):
-            await self._sleep(_TIMEOUT_S)
+            await self._sleep(self._shared.faults.timeout_us / 1e6)
             raise _unavailable(outcome)
 
     async def _sleep(self, seconds: float) -> None:

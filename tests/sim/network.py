@@ -31,6 +31,7 @@ class Network:
         self.delay_range_us = DELAY_US
         self.tasks = 0  # made on all hosts
         self.us_per_kib = 0  # what a connection takes for it beyond that
+        self.slow_us: dict[Way, int] = {}  # and what it takes on some ways
         self._cuts: Counter[tuple[str, str]] = Counter()  # from whom to whom nothing passes
         self.open: dict[Wire, None] = {}
         self.flips: Callable[[bytes], bytes] | None = None
@@ -180,7 +181,8 @@ class Wire(asyncio.Transport):
         scheduler, flips = self._network.scheduler, self._network.flips
         if flips is not None and data and self._network.flipping >= {self.host, self.peer_host}:
             data = flips(data)
-        self._due_us = max(self._due_us, scheduler.now_us + self._network.delay_us())
+        slow_us = self._network.slow_us.get((self.host, self.peer_host), 0)
+        self._due_us = max(self._due_us, scheduler.now_us + self._network.delay_us() + slow_us)
         self._due_us += len(data or b"") * self._network.us_per_kib >> 10
         peer = self._peer
         scheduler.after(self._due_us - scheduler.now_us, lambda: peer._pass(data))

@@ -12,15 +12,14 @@ from inspect import getattr_static
 from typing import Any, Literal
 
 Make = Callable[[Any], Any]
-World = Literal["cluster", "questions", "group", "reading", "near", "work", "mirror"]
+World = Literal["cluster", "clients", "group", "reading", "near", "work", "mirror"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mutant:
     """`target` is `module:Class.method` or `module:function`; `make` gets the original and returns what stands in its place.
 
-    `also` are further targets that are replaced along with it. `world` is the simulator that is to find it. `since`: the seeds from
-    which on there is the fault that it takes to find it.
+    `also` are further targets that are replaced along with it. `world`: the runs that are to find it.
     """
 
     name: str
@@ -29,7 +28,6 @@ class Mutant:
     seed: int
     also: tuple[tuple[str, Make], ...] = ()
     world: World = "cluster"
-    since: int = 0
 
 
 def instead(replacement: Callable[..., Any]) -> Make:

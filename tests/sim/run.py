@@ -1,6 +1,8 @@
 """One run: clients, and faults by chance; afterwards quiet, and what everybody was told must fit the log."""
 
 import asyncio
+import gc
+import tempfile
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
@@ -10,6 +12,7 @@ from typing import Any, Final
 
 from eventlog.errors import EventLogError, Unavailable
 from eventlog.segment.keys import TAG_ENTRY, parse_log_key, parse_state_key
+from tests.sim import machine
 from tests.sim.clients import (
     RETAINED,
     STEADY,
@@ -63,6 +66,23 @@ SEEDS_MIN_FOR_REACH: Final = 20  # fewer may miss one by chance
 def never_reached(reached: Counter[str], *, seeds: int) -> list[str]:
     """Return what so many seeds had to reach and did not."""
     return [name for name in REQUIRED if not reached[name]] if seeds >= SEEDS_MIN_FOR_REACH else []
+
+
+def run_seed(seed: int) -> "Run":
+    """Run a seed in a directory of its own and judge it; the process's clocks and chance must be the machine's of a simulation.
+
+    Garbage is collected between runs: what is finalised in the middle of one, and when, would go by how much memory was used before.
+    """
+    gc.collect()
+    gc.disable()
+    try:
+        with tempfile.TemporaryDirectory(prefix="eventlog-sim-") as directory:
+            run = Run(seed, Path(directory))
+            machine.begin(seed, lambda: run.world.scheduler.now_us)
+            run.play()
+            return run
+    finally:
+        gc.enable()
 
 
 class Run:

@@ -5,17 +5,18 @@ import dataclasses
 import pytest
 
 from eventlog.read.watermark import Promises
-from tests.sim.hunt import MUTANTS, hunt
+from tests.sim.hunt import Job, hunt, mutants
 from tests.sim.planting import Mutant, applied
 
+MUTANTS = mutants()
 BY_NAME = {mutant.name: mutant for mutant in MUTANTS}
 
 
-def test_there_are_at_least_fifteen_and_their_names_differ():
-    assert len(BY_NAME) == len(MUTANTS) >= 15
+def test_their_names_differ_within_the_runs_that_are_to_find_them():
+    assert len({(mutant.world, mutant.name) for mutant in MUTANTS}) == len(MUTANTS)
 
 
-@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: f"{mutant.world}: {mutant.name}")
 def test_each_replaces_a_method_that_is_there(mutant: Mutant):
     with applied(mutant):
         pass
@@ -35,6 +36,8 @@ def test_a_replaced_method_is_put_back():
 
 
 def test_a_hunt_tells_after_how_many_seeds_the_history_told():
-    mutant = BY_NAME["promise ignores what is in flight"]
-    found = hunt(mutant.name, mutant.seed, 1)
-    assert (found.seeds, "promised that segment" in found.why) == (1, True)
+    place = MUTANTS.index(BY_NAME["commit not fenced"])
+    assert hunt(Job(world="group", seeds=range(3))).tried == 0
+    found = hunt(Job(world="group", seeds=range(100), place=place))
+    assert found.tried == found.seed + 1
+    assert "a commit of " in found.why

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from eventlog.errors import MetadataConflict, MetadataUnavailable
-from tests.sim.cores.network import Network, Weather
+from tests.sim.consumers.network import Network, Weather
 from tests.sim.loop import virtual_loop
 from tests.sim.metadata import METADATA_HOST, HostStore, SharedStore
 from tests.sim.scheduler import Process, Scheduler

@@ -1,6 +1,8 @@
-"""Two failovers in a row, from a primary that promised much by way of one that may promise less to one that has issued little.
+"""Successors that may promise less than what was promised before them, and have issued less.
 
-The second successor may issue nothing at or below what the first primary promised, though the lease of the one between never got there.
+Either there are two failovers in a row, from a primary that promised much by way of one that may promise less to one that has issued
+little: it may issue nothing at or below what the first one promised, though the lease of the one between never got there. Or a primary
+that promised much is succeeded by the word of a controller that has heard of none of its leases for a while.
 """
 
 from collections.abc import Callable, Collection
@@ -14,6 +16,8 @@ _LOOK_US: Final = 10_000
 _LOOKS: Final = 300  # for three in sync, a lease by the new clock, and a promise
 _APART_MS: Final = (0, 4_000, 10_000)  # the slowest, who is between; the last; the first: a lease is 5 s, and 5 s ahead is believed
 AHEAD_MS_MAX: Final = 25_000  # ids from further ahead than a minute are refused: readers would wait for so long
+_LATE_US: Final = 7_000_000  # two leases, and more
+_DOWN_US: Final = 3_000_000
 _CHAIN: Final = 3
 _MARGIN: Final = 20 << TIME_SHIFT  # 20 ms of ids: a marker, an event, and what a clock goes on meanwhile
 
@@ -25,16 +29,19 @@ class Chaining:
         self._world = world
         self._move = move
         self._looks = 0
+        self._strike = self._appoint_two
 
     def chain(self) -> None:
-        """Wait for three in sync; let the one with the fastest clock lead, and as soon as it has promised enough, two others in turn."""
+        """Wait for three in sync; let the one with the fastest clock lead, and as soon as it has promised enough, strike."""
         is_waiting, self._looks = self._looks > 0, _LOOKS
         if not is_waiting:
+            self._strike = self._world.chance.choice((self._appoint_two, self._have_it_appointed_late))
             self._look(frozenset())
 
     def _look(self, prepared: frozenset[int]) -> None:
         """Strike where that tells something; prepare the segments that have three in sync, each once, for a later look."""
         self._looks -= 1
+        self._have_promises_made()
         for segment in range(self._world.swarm.segments):
             record = self._world.record(segment)
             issued = self._issued(record) if record is not None else {}
@@ -57,7 +64,30 @@ class Chaining:
             if (node := self._world.host_of(replica.node).node) is not None
         }
 
-    def _strike(self, record: SegmentRecord, issued: dict[int, tuple[int, int]]) -> bool:
+    def _have_promises_made(self) -> None:
+        """Have all ask all others for promises, as when somebody begins to read."""
+        for host in self._world.hosts:
+            if host.node is not None and host.loop is not None and not host.is_paused:
+                host.loop.run_now(host.node.closing.refresh)
+
+    def _have_it_appointed_late(self, record: SegmentRecord, issued: dict[int, tuple[int, int]]) -> bool:
+        """Take the primary down once the controller has heard of nothing for longer than a lease, if others are behind its promise."""
+        world, primary = self._world, self._world.host_of(record.primary)
+        controller = world.controller()
+        promised = 0 if primary.node is None else int(primary.node.low.limits[record.segment])
+        others = [last for node, (_, last) in issued.items() if node != record.primary]
+        if controller in (None, primary) or max(others) + _MARGIN >= promised:
+            return False
+        deaf = world.metadata.faults.deaf
+        deaf.add(controller.name)
+        world.reached["failover by a controller that heard of no lease"] += 1
+        world.scheduler.after(_LATE_US - _LOOK_US, self._have_promises_made)
+        world.scheduler.after(_LATE_US, primary.crash)
+        world.scheduler.after(_LATE_US + _DOWN_US, primary.start)
+        world.scheduler.after(_LATE_US + _DOWN_US, lambda: deaf.discard(controller.name))
+        return True
+
+    def _appoint_two(self, record: SegmentRecord, issued: dict[int, tuple[int, int]]) -> bool:
         """Appoint two in the same moment, if the lease of the first, the ids of the second and the log all end below what was promised."""
         segment, primary = record.segment, self._world.host_of(record.primary)
         promised = 0 if primary.node is None else int(primary.node.low.limits[segment])

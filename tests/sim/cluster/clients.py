@@ -77,7 +77,7 @@ class Writer(ClientHost):
         world.history.invoke(token, wanted)
         append = world.history.appends[token]
         try:
-            done = await cache.put(f"{token}", b"%d" % token)
+            done = await cache.put(f"{token}", (b"%d" % token).ljust(world.swarm.value_bytes))
         except EventLogError as error:
             append.fate = Fate.UNKNOWN if error.outcome == "unknown" else Fate.FAILED
             world.reached[f"{error.code}, {error.outcome}"] += 1

@@ -1,8 +1,15 @@
 """Making faults happen, and making good again."""
 
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from eventlog.control.rules import SegmentRules
+from eventlog.errors import EventLogError
+from eventlog.node.node import Node
+from eventlog.replication import Replica
+from eventlog.wire.session import Reply
 from tests.sim.cluster.ambush import Ambush, Unheard
 from tests.sim.cluster.chaining import AHEAD_MS_MAX, Chaining
 from tests.sim.cluster.lying import Liars
@@ -16,8 +23,25 @@ _AWAY_MS: Final = (20, 200, 1_000, 3_000)  # how long a fault lasts: each as lik
 _JUMPS_MS: Final = (-3_600_000, -5_000, -300, 300, 4_000, 15_000)
 _GIVEN_UP_US: Final = 2_000_000
 _LEFT_OUT_US: Final = 1_300_000  # until a set has shrunk by who is away
+_LEFT_ALONE_US: Final = 900_000  # until it leads what it was given
 _ZOMBIE_US: Final = 8_000_000
 _COPIES_MIN: Final = 2  # a set of one may shrink to the one whose disk was just lost
+
+
+@dataclass(frozen=True, slots=True)
+class Echo:
+    """Hears what is answered to something that was said once more, as the one who said it does."""
+
+    sender: Node
+    to: Replica
+
+    def answered(self, reply: Reply) -> None:
+        """Take the answer."""
+        if len(reply.body):
+            self.sender.replicas.acknowledged(self.to, reply.message.replicate_answer.correlation, reply.body)
+
+    def failed(self, error: EventLogError) -> None:
+        """It is as if it had been lost."""
 
 
 class Mischief:
@@ -27,7 +51,7 @@ class Mischief:
         self._world = world
         self._operators = Operators(world)
         self._chaining = Chaining(world, move=self._operators.move_segment)
-        self._ambush = Ambush(world, acts=(self._crash, self._crash, self._pause, self._cut_off))
+        self._ambush = Ambush(world, acts=(self._crash, self._crash, self._pause, self._cut_off), cut_ways=self._cut_ways)
         self._unheard = Unheard(world, self._operators, cut_ways=self._cut_ways)
         self._liars = Liars(world, part=self._make_zombie)
         self._acts = {
@@ -55,6 +79,7 @@ class Mischief:
             Fault.STALL: self._stall,
             Fault.STRANGER: self._liars.stranger,
             Fault.LIAR: self._liars.member,
+            Fault.ECHO: self._repeat,
             Fault.UNHEARD: self._let_join_unheard,
         }
 
@@ -82,6 +107,7 @@ class Mischief:
         world = self._world
         world.is_over = True
         world.network.mend_all()
+        world.network.us_per_kib, world.network.slow_us = 0, {}
         world.metadata.faults = StoreFaults()
         for host in world.hosts:
             host.resume()
@@ -218,11 +244,25 @@ class Mischief:
             one, other = self._world.chance.sample(self._world.hosts, 2)
             self._world.network.reset(one.name, other.name)
 
+    def _repeat(self) -> None:
+        """Have something come once more that a host was sent, of the last few or of long ago."""
+        world, host = self._world, self._any()
+        if host.node is None or not host.heard:
+            return
+        number, heard = host.node.number, world.chance.choice((host.heard[-1], world.chance.choice(host.heard)))
+        sender = next((one for one in world.hosts if one.node is not None and one.node.core.own == heard.sender), None)
+        if sender is not None and sender.node is not None and sender.loop is not None and not sender.is_paused:
+            echo = Echo(sender.node, Replica(number, host.node.core.own.incarnation))
+            with suppress(EventLogError):
+                sender.loop.run_now(partial(sender.node.peers.post, number, echo, heard.message, heard.body))
+                world.reached["said again"] += 1
+
     def _let_join_unheard(self) -> None:
         """Have a member of a set leave it and join again, and its primary not know of that."""
         record = self._world.any_segment()
+        self._unheard.wait()
         backups = [replica.node for replica in record.in_sync if replica.node != record.primary] if record else []
-        if self._unheard.wait() and backups:
+        if record is not None and backups and len(record.in_sync) == len(record.owners):
             host = self._world.host_of(self._world.chance.choice(backups))
             host.crash()
             self._world.scheduler.after(_LEFT_OUT_US, host.start)
@@ -233,14 +273,21 @@ class Mischief:
         if record is None:
             return
         zombie = self._world.host_of(record.primary)
+        if self._world.chance.random() < 0.5:
+            self._lead_all(zombie)
         backups = [host for replica in record.in_sync if (host := self._world.host_of(replica.node)) is not zombie]
         if backups and self._world.chance.random() < 0.7:
             backup = self._world.chance.choice(backups)
             backup.crash()
             self._world.scheduler.after(1_000_000 + self._away_us() // 4, backup.start)
-            self._world.scheduler.after(900_000, lambda: self._make_zombie(zombie))
-        else:
-            self._make_zombie(zombie)
+        self._world.scheduler.after(_LEFT_ALONE_US, lambda: self._make_zombie(zombie))
+
+    def _lead_all(self, host: ClusterHost) -> None:
+        """Have a host lead all segments, where it is in sync."""
+        if host.node is not None:
+            others = tuple(number for number in self._world.view().members if number != host.node.number)
+            for segment in range(self._world.swarm.segments):
+                self._operators.move_segment(segment, but=others)
 
     def _make_zombie(self, zombie: ClusterHost) -> None:
         """Part a host from all others; half of the time the metadata store answers it, but tells it nothing."""

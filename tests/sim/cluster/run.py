@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from eventlog.errors import EventLogError
 from tests.sim import machine
-from tests.sim.cluster.asking import CLEARED, Asker
+from tests.sim.cluster.asking import CLEARED, Asker, Told
 from tests.sim.cluster.clients import CACHE, Follower, Writer
 from tests.sim.cluster.history import Fate, Logs
 from tests.sim.cluster.mischief import Mischief
@@ -80,7 +80,8 @@ class Cluster:
         self.world = ClusterWorld(seed, directory, self.swarm)
         self.writers = [Writer(self.world, number + 1) for number in range(self.swarm.writers)]
         self.readers = [Follower(self.world, number + 51) for number in range(self.swarm.readers)]
-        self.askers = [Asker(self.world, number + 81) for number in range(self.swarm.askers)]
+        self.told = Told()
+        self.askers = [Asker(self.world, number + 81, self.told) for number in range(self.swarm.askers)]
         self.mischief = Mischief(self.world)
 
     def play(self) -> None:
@@ -177,14 +178,13 @@ class Cluster:
     async def _judge(self, world: Any) -> None:
         async with world.connect() as client:
             events = {event.id: int(event.key) async for event in client.cache(CACHE).events()}
-            for asker in self.askers:
-                await asker.settle(client.cache(CLEARED))
+            if self.askers:
+                self.told.left = {key async for key, _ in client.cache(CLEARED).entries()}
         records = [self.world.record(segment) for segment in range(self.swarm.segments)]
         final = {record.segment: self.world.host_of(record.primary).log(record.segment) for record in records if record is not None}
         logs = Logs(final=final, events=events, lost=self.world.lost())
-        for asker in self.askers:
-            for violation in asker.judge(logs):
-                self.world.history.violate(violation)
+        for violation in self.told.judge(logs):
+            self.world.history.violate(violation)
         self.world.history.check(logs)
 
 

@@ -1,11 +1,12 @@
 """What a seed's run is like: the cluster, the weather, and a random subset of faults at random rates.
 
-Every seed leaves some faults out: many bugs need a fault to be absent as much as another to be there.
+Every seed leaves some faults out: many bugs need a fault to be absent as much as another to be there. Half of the runs are about
+something: what several bugs need to be at hand together is there in each of them, and little else.
 """
 
 import random
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum, unique
 
 
@@ -38,6 +39,7 @@ class Fault(StrEnum):
     STALL = "stall"  # a disk is done with nothing for a while
     STRANGER = "stranger"  # who is no member speaks as one
     LIAR = "lying member"  # a member speaks of what another one leads
+    ECHO = "echo"  # what a node said to another one comes once more, later
     UNHEARD = "unheard"  # a set grows, or was to grow, and its primary cannot know; who joins is parted from it, and leads soon
 
 
@@ -67,6 +69,7 @@ INTERVAL_MS = {  # the mean between two of a kind, at the rate 1
     Fault.STALL: 2_000,
     Fault.STRANGER: 400,
     Fault.LIAR: 150,
+    Fault.ECHO: 100,
     Fault.UNHEARD: 2_000,
 }
 
@@ -82,14 +85,15 @@ _CHANCE = {
     Fault.STRANGER: 0.2,
     Fault.LIAR: 0.2,
 }
-_CALM = {Fault.UNHEARD, Fault.CLOCK, Fault.MOVE, Fault.DEAF, Fault.STALL}
+_CALM = frozenset({Fault.UNHEARD, Fault.CLOCK, Fault.MOVE, Fault.DEAF, Fault.STALL})
 _FOR_ONE = {Fault.STRANGER, Fault.CRASH, Fault.CRASH_ALL, Fault.PAUSE, Fault.CLOCK, Fault.STORE_OUT, Fault.DEAF, Fault.STALL}
 _LESS_COPIES = {Fault.DISK, Fault.MEMBER, Fault.DRAIN, Fault.REMOVE, Fault.FORCE}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Swarm:
-    """One run's settings; times in milliseconds. `intervals_ms` has the faults of this run alone."""
+    """One run's settings; times in milliseconds. `intervals_ms` has the faults of this run alone; `ambush`: the moment that
+    ambushes mostly wait for."""
 
     nodes: int
     segments: int
@@ -99,46 +103,201 @@ class Swarm:
     askers: int
     faults_ms: int
     intervals_ms: Mapping[Fault, int]
+    ambush: str
     delay_us: int
     us_per_kib: int
+    slow_way_us: int
     sync_us: int
     think_us: int
+    value_bytes: int
     patience_ms: int
     offsets_ms: tuple[int, ...]
     store_unknown: float
     store_delay_us: int
+    store_timeout_us: int
     watch_delay_us: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Theme:
+    """What a run is about: the faults that it has in any case, those that it may have, and what its settings are chosen from."""
+
+    weight: int
+    always: frozenset[Fault] = frozenset()
+    may: frozenset[Fault] = frozenset(Fault)
+    nodes: tuple[int, ...] = (1, 2, 2, *(3,) * 8, 4, 4, 4, 5, 5, 5)
+    segments: tuple[int, ...] = (2, 2, 4, 8)
+    replicas: tuple[int, ...] = (1, 2, 3, 3, 3, 3, 5)
+    readers: tuple[int, ...] = (0, 1, 2)  # where nobody reads, clocks stay apart
+    askers: tuple[int, ...] = (0, 0, 2)
+    faults_ms: tuple[int, ...] = (8_000, 12_000, 18_000)
+    rates: tuple[float, ...] = (1, 2.5, 6)
+    ambushes: tuple[str, ...] = ("", "appended", "cut", "cut", "grown", "grown", "shrunk", "appointed")
+    delay_us: tuple[int, ...] = (100, 300, 300, 3_000, 30_000)
+    us_per_kib: tuple[int, ...] = (0, 0, 0, 5_000, 20_000)  # so that it takes a while to catch up
+    slow_way_us: tuple[int, ...] = (0,)  # from one host to one other
+    sync_us: tuple[int, ...] = (200, 1_000, 1_000, 20_000, 150_000)
+    think_us: tuple[int, ...] = (20_000, 60_000, 200_000)
+    value_bytes: tuple[int, ...] = (0,)
+    offsets_ms: int = 20_000  # clocks are this far apart at most
+    store_unknown: tuple[float, ...] = (0.0, 0.0, 0.02, 0.2, 0.4)
+    store_delay_us: tuple[int, ...] = (1_000, 1_000, 30_000, 200_000)
+    store_timeout_us: tuple[int, ...] = (500_000,)
+    watch_delay_us: tuple[int, ...] = (1_000, 5_000, 50_000, 500_000)
+
+
+_ANYTHING = Theme(weight=5)
+_THEMES = (
+    _ANYTHING,
+    replace(  # sets grow while what their primary asked for or heard of is late
+        _ANYTHING,
+        weight=1,
+        always=frozenset({Fault.UNHEARD}),
+        may=_CALM,
+        nodes=(3, 3, 4, 5),
+        replicas=(3,),
+        askers=(0,),
+        rates=(1,),
+        store_timeout_us=(50_000, 500_000),  # 20 of them are waited for until what became of a commit stays unknown
+    ),
+    replace(  # leases that end far apart
+        _ANYTHING,
+        weight=1,
+        always=frozenset({Fault.CHAIN}),
+        may=frozenset({Fault.RESET, Fault.STALL, Fault.ECHO}),
+        nodes=(3, 3, 4),
+        segments=(1, 2, 4),
+        replicas=(3,),
+        readers=(0,),
+        askers=(0,),
+        faults_ms=(12_000, 18_000),
+        rates=(1,),
+        offsets_ms=0,
+        store_unknown=(0.0,),
+        store_delay_us=(1_000, 30_000),
+        watch_delay_us=(1_000, 5_000),
+    ),
+    replace(  # who begins to lead is gone before anybody heard of it, and another one leads that has more, or less
+        _ANYTHING,
+        weight=1,
+        always=frozenset({Fault.AMBUSH}),
+        may=frozenset({Fault.CRASH, Fault.RESET, Fault.MEMBER, Fault.CRASH_PRIMARY}),
+        nodes=(3, 3, 4),
+        segments=(1, 2, 2, 4),
+        replicas=(3,),
+        readers=(1, 2),
+        askers=(0,),
+        rates=(1,),
+        ambushes=("appended",),
+        delay_us=(3_000, 30_000),
+        think_us=(20_000, 60_000),
+        store_unknown=(0.0,),
+        store_delay_us=(1_000, 30_000),
+        watch_delay_us=(1_000, 5_000),
+    ),
+    replace(  # catching up takes long, and who joins a set is away before it has
+        _ANYTHING,
+        weight=1,
+        always=frozenset({Fault.AMBUSH, Fault.MEMBER}),
+        may=frozenset({Fault.CRASH, Fault.RESET, Fault.JOIN}),
+        nodes=(4, 4, 5),
+        segments=(1, 2, 2),
+        replicas=(3,),
+        askers=(0,),
+        rates=(1,),
+        ambushes=("growing",),
+        delay_us=(300, 3_000),
+        us_per_kib=(20_000,),
+        value_bytes=(1_000,),
+        sync_us=(200, 1_000, 20_000),
+        think_us=(200_000,),
+        store_unknown=(0.0,),
+        store_delay_us=(1_000, 30_000),
+        watch_delay_us=(1_000, 5_000),
+    ),
+    replace(  # disks that take long, and lose what they had not written yet
+        _ANYTHING,
+        weight=1,
+        always=frozenset({Fault.CRASH_ALL, Fault.ECHO}),
+        may=frozenset({Fault.STALL, Fault.RESET, Fault.PAUSE, Fault.MOVE}),
+        nodes=(2, 3, 3),
+        replicas=(2,),
+        askers=(0,),
+        rates=(0.5, 1),
+        sync_us=(150_000,),
+        think_us=(20_000, 60_000),
+    ),
+    replace(  # questions to primaries that come and go
+        _ANYTHING,
+        weight=1,
+        always=frozenset({Fault.ZOMBIE}),
+        may=frozenset({Fault.CRASH_PRIMARY, Fault.PAUSE_PRIMARY, Fault.MOVE, Fault.DEAF, Fault.CUT_ONE_WAY}),
+        nodes=(3,),
+        segments=(1, 2, 2),
+        replicas=(3,),
+        readers=(0,),
+        askers=(4,),
+        rates=(1, 2.5),
+        delay_us=(300, 3_000, 30_000),
+        sync_us=(200, 1_000, 20_000),
+        store_unknown=(0.0,),
+    ),
+    replace(  # questions of which one primary hears later than another
+        _ANYTHING,
+        weight=1,
+        always=frozenset({Fault.MOVE}),
+        may=frozenset({Fault.RESET, Fault.CLOCK}),
+        nodes=(4, 5),
+        segments=(2, 4),
+        replicas=(2,),
+        readers=(0,),
+        askers=(6,),
+        faults_ms=(8_000,),
+        delay_us=(100, 300),
+        slow_way_us=(200_000, 500_000),
+        sync_us=(200, 1_000),
+        store_unknown=(0.0,),
+    ),
+)
 
 
 def choose(chance: random.Random) -> Swarm:
     """Return the settings of a run."""
-    nodes = chance.choices((1, 2, 3, 4, 5), weights=(1, 2, 8, 3, 3))[0]
+    theme = chance.choices(_THEMES, weights=[theme.weight for theme in _THEMES])[0]
+    nodes = chance.choice(theme.nodes)
     kinds = [kind for kind in Fault if chance.random() < _CHANCE.get(kind, 0.3) and _makes_sense(kind, nodes)]
+    kinds = [kind for kind in Fault if kind in theme.always or (kind in kinds and kind in theme.may)]
     if Fault.BIT in kinds:  # else the sound copy might go, and nobody could tell loss from loss
         kinds = [kind for kind in kinds if kind not in _LESS_COPIES]
     if Fault.UNHEARD in kinds:  # sets have to grow while faults still come
         kinds = [kind for kind in kinds if kind in _CALM]
     return Swarm(
         nodes=nodes,
-        segments=chance.choice((2, 2, 4, 8)),
-        replicas=min(nodes, chance.choice((1, 2, 3, 3, 3, 3, 5))),
+        segments=chance.choice(theme.segments),
+        replicas=min(nodes, chance.choice(theme.replicas)),
         writers=chance.randint(2, 5),
-        readers=chance.choice((0, 1, 2)),  # where nobody reads, clocks stay apart
-        askers=chance.choice((0, 0, 2)),
-        faults_ms=chance.choice((8_000, 12_000, 18_000)),
-        intervals_ms={kind: int(INTERVAL_MS[kind] * chance.choice((1, 2.5, 6))) for kind in kinds},
-        delay_us=chance.choice((100, 300, 300, 3_000, 30_000)),
-        us_per_kib=chance.choice((0, 0, 0, 5_000, 20_000)),  # so that it takes a while to catch up
-        sync_us=chance.choice((200, 1_000, 1_000, 20_000, 150_000)),
-        think_us=chance.choice((20_000, 60_000, 200_000)),
+        readers=chance.choice(theme.readers),
+        askers=chance.choice(theme.askers),
+        faults_ms=chance.choice(theme.faults_ms),
+        intervals_ms={kind: int(INTERVAL_MS[kind] * chance.choice(theme.rates)) for kind in kinds},
+        ambush=chance.choice(theme.ambushes),
+        delay_us=chance.choice(theme.delay_us),
+        us_per_kib=chance.choice(theme.us_per_kib),
+        slow_way_us=chance.choice(theme.slow_way_us) if nodes > 1 else 0,
+        sync_us=chance.choice(theme.sync_us),
+        think_us=chance.choice(theme.think_us),
+        value_bytes=chance.choice(theme.value_bytes),
         patience_ms=chance.choice((300, 1_000, 3_000)),
-        offsets_ms=tuple(
-            chance.choice((0, chance.randint(-2_000, 2_000), chance.randint(-20_000, 0), chance.randint(0, 20_000))) for _ in range(nodes)
-        ),
-        store_unknown=chance.choice((0.0, 0.0, 0.02, 0.2, 0.4)),
-        store_delay_us=chance.choice((1_000, 1_000, 30_000, 200_000)),
-        watch_delay_us=chance.choice((1_000, 5_000, 50_000, 500_000)),
+        offsets_ms=tuple(_offset_ms(chance, theme.offsets_ms) for _ in range(nodes)),
+        store_unknown=chance.choice(theme.store_unknown),
+        store_delay_us=chance.choice(theme.store_delay_us),
+        store_timeout_us=chance.choice(theme.store_timeout_us),
+        watch_delay_us=chance.choice(theme.watch_delay_us),
     )
+
+
+def _offset_ms(chance: random.Random, most: int) -> int:
+    return chance.choice((0, chance.randint(-most // 10, most // 10), chance.randint(-most, 0), chance.randint(0, most)))
 
 
 def _makes_sense(kind: Fault, nodes: int) -> bool:

@@ -1,8 +1,9 @@
 """Hosts with real nodes whose disks can be lost, slow or read at the end, a metadata store with faults, and what is told of all that."""
 
 import shutil
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -15,18 +16,30 @@ from eventlog.arrays import Ints
 from eventlog.batch.layout import read_head
 from eventlog.control.metastore import Listing, MetaStore
 from eventlog.control.metastores.location import Location
-from eventlog.control.records import LOST_PREFIX, LostRanges, ReplicaRecord, SegmentRecord, decode, segment_key
+from eventlog.control.records import (
+    CONTROLLER_KEY,
+    LOST_PREFIX,
+    SEGMENT_PREFIX,
+    ControllerRecord,
+    LostRanges,
+    ReplicaRecord,
+    SegmentRecord,
+    decode,
+    segment_key,
+)
 from eventlog.control.view import PREFIXES, ClusterView, read_view
 from eventlog.errors import CorruptData, EventLogError, LostDisk, UnsupportedFormat
+from eventlog.node.cluster.peers import peer_of
 from eventlog.node.node import Node
 from eventlog.read.watermark import Promise, encode_promises
+from eventlog.replication import Replica
 from eventlog.segment.keys import parse_log_key, segment_range
 from eventlog.segment.memory import MemoryStore
 from eventlog.segment.port import StoreEnds, StoreOptions
 from eventlog.transport.connection import Dispatch, Exchange
 from eventlog.wire.eventlog_pb2 import CloseUpAnswer, Message
 from tests.sim.cluster.history import History, Value
-from tests.sim.cluster.swarm import Swarm
+from tests.sim.cluster.swarm import Fault, Swarm
 from tests.sim.damage import rot
 from tests.sim.host import HostLoop, SimWorker
 from tests.sim.metadata import HostStore as HostMetadata
@@ -35,7 +48,17 @@ from tests.sim.world import Host, HostDisk, Shape, World
 from tests.sim.world import HostStore as Store
 
 _SAMPLE_US: Final = 5_000
+_HEARD_MAX: Final = 200
 _READ_US: Final = (50, 1_000)
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """Rows that a node was sent by another one."""
+
+    sender: Replica
+    message: Message
+    body: bytes
 
 
 def value_of(key: bytes, data: bytes) -> tuple[int, Value]:
@@ -46,6 +69,16 @@ def value_of(key: bytes, data: bytes) -> tuple[int, Value]:
     except (CorruptData, UnsupportedFormat):
         return segment, Value(base, base, 0, cache, crc32(data))
     return segment, Value(base, head.last_id, head.epoch, cache, crc32(data))
+
+
+def grown(puts: Mapping[str, bytes], before: Mapping[str, bytes]) -> Iterator[tuple[SegmentRecord, int]]:
+    """Yield each record whose set grows, with the member that joins."""
+    for key, value in puts.items():
+        if key.startswith(SEGMENT_PREFIX) and key in before:
+            new, old = (msgspec.json.decode(data, type=SegmentRecord) for data in (value, before[key]))
+            joined = [replica.node for replica in new.in_sync if replica not in old.in_sync]
+            if joined and new.epoch == old.epoch:
+                yield new, joined[0]
 
 
 class WatchedStore(Store):
@@ -87,6 +120,7 @@ class ClusterHost(Host):
         self.stalled_until_us = 0
         self.is_gone = False
         self.false_promises: list[Promise] = []
+        self.heard: deque[Heard] = deque(maxlen=_HEARD_MAX)
         self._cut_in: dict[int, int] = {}
         self._backup: dict[bytes, bytes] = {}
 
@@ -122,6 +156,9 @@ class ClusterHost(Host):
         honest = super().dispatching(node)
 
         def dispatch(exchange: Exchange) -> None:
+            if exchange.kind == "replicate" and Fault.ECHO in self.world.swarm.intervals_ms:
+                who = peer_of(exchange)
+                self.heard.append(Heard(Replica(who.number, who.incarnation), exchange.message, bytes(exchange.body)))
             if exchange.kind == "close_up" and self.false_promises:
                 answer = CloseUpAnswer(commits=exchange.message.close_up.seen + 1, last_id=node.clock.last)
                 exchange.answer(Message(close_up_answer=answer), encode_promises([self.false_promises.pop()]))
@@ -241,9 +278,13 @@ class ClusterWorld(World):
         self._sample()
 
     def begin_faults(self) -> None:
-        """Have the metadata store be what the run has."""
+        """Have the metadata store be what the run has, and one way between two hosts."""
         faults, swarm = self.metadata.faults, self.swarm
         faults.unknown, faults.delay_us, faults.watch_delay_us = swarm.store_unknown, swarm.store_delay_us, swarm.watch_delay_us
+        faults.timeout_us = swarm.store_timeout_us
+        if swarm.slow_way_us:
+            one, other = self.chance.sample(self.hosts, 2)
+            self.network.slow_us = {(one.name, other.name): swarm.slow_way_us}
 
     def number(self) -> int:
         """Return a number that nobody had before."""
@@ -271,6 +312,10 @@ class ClusterWorld(World):
         """Return the record of some segment."""
         return self.record(self.chance.randrange(self.swarm.segments))
 
+    def growing(self, puts: Mapping[str, bytes]) -> Iterator[tuple[SegmentRecord, int]]:
+        """Yield what is to be put of records whose sets grow, with the member that joins."""
+        yield from grown(puts, {key: item.value for key in puts if (item := self.metadata.get(key)) is not None})
+
     def is_whole(self, replica: ReplicaRecord) -> bool:
         """Return whether the disk that a replica is on has not been lost."""
         return self.host_of(replica.node).incarnation == replica.incarnation
@@ -280,6 +325,11 @@ class ClusterWorld(World):
         sets = [found.record.in_sync for found in self.view().segments.values()]
         of_node = [in_sync for in_sync in sets if any(replica.node == node for replica in in_sync)]
         return all(any(replica.node != node and self.is_whole(replica) for replica in in_sync) for in_sync in of_node)
+
+    def controller(self) -> ClusterHost | None:
+        """Return where the controller is, as the metadata store has it."""
+        item = self.metadata.get(CONTROLLER_KEY)
+        return None if item is None else self.host_of(decode(item.value, ControllerRecord, where=item.key).node)
 
     def lost(self) -> Mapping[int, Any]:
         """Return the ranges of ids that an operator gave up."""

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from typing import Final
 
 from tests.sim.consumers.run import KINDS, run_seed
-from tests.sim.cores.known import CONSUMERS_FAILED_ONCE
 from tests.sim.report import say
 
 REQUIRED: Final = (
@@ -39,13 +38,16 @@ REQUIRED: Final = (
 )
 """What makes a run of many seeds worth something; what never happened fails it."""
 
+FAILED_ONCE: Final = (725186, 1_030_073)
+"""Seeds that failed once, on code that was not meant to: run with every run, for ever."""
+
 SEEDS_MIN_FOR_REACH: Final = 50  # fewer may miss one by chance
 
 
 def main(
     arguments: list[str],
     *,
-    known: Sequence[int] = CONSUMERS_FAILED_ONCE,
+    known: Sequence[int] = FAILED_ONCE,
     required: Sequence[str] = REQUIRED,
     seeds_min_for_reach: int = SEEDS_MIN_FOR_REACH,
 ) -> int:

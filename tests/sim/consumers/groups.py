@@ -7,8 +7,8 @@ from typing import Final
 from tests.sim.consumers.history import GroupHistory, committing
 from tests.sim.consumers.hosts import CoordinatorHost, Request
 from tests.sim.consumers.members import Member
+from tests.sim.consumers.network import Network, Weather
 from tests.sim.consumers.shelf import Shelf, ShelfWrite
-from tests.sim.cores.network import Network, Weather
 from tests.sim.scheduler import Scheduler
 
 _NODES: Final = 3

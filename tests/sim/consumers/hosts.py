@@ -9,10 +9,10 @@ from eventlog.errors import EventLogError, NotPrimary
 from eventlog.node.handlers.groups import commit_group, group_beat, leave_group
 from eventlog.node.handlers.write import write
 from eventlog.wire import eventlog_pb2 as pb
+from tests.sim.consumers.clocks import HostClock
+from tests.sim.consumers.network import Network
 from tests.sim.consumers.nodes import GROUP, Replied, SimNode
 from tests.sim.consumers.shelf import Shelf
-from tests.sim.cores.clocks import HostClock
-from tests.sim.cores.network import Network
 from tests.sim.loop import virtual_loop
 from tests.sim.scheduler import Process
 
@@ -118,7 +118,7 @@ class CoordinatorHost:
 
         def send(message: pb.Message | None, body: bytes, error: EventLogError | None) -> None:
             if process is self.process:
-                self._network.send(self.number, request.source, lambda: request.reply(message, body, error), may_repeat=False)
+                self._network.send(self.number, request.source, lambda: request.reply(message, body, error))
 
         return send
 
@@ -131,4 +131,4 @@ class CoordinatorHost:
             process.run(lambda: reply(answer, answered, error))
 
         request = Request(source=self.number, message=message, body=body, reply=heard)
-        self._network.send(self.number, number, lambda: self.peers[number].receive(request), may_repeat=False)
+        self._network.send(self.number, number, lambda: self.peers[number].receive(request))

@@ -25,8 +25,8 @@ from eventlog.segment.keys import entry_prefix
 from eventlog.wire.eventlog_pb2 import Message
 from eventlog.wire.session import Outgoing, Reply
 from eventlog.write.groups import Pending, WriteResult
+from tests.sim.consumers.clocks import HostClock
 from tests.sim.consumers.shelf import Shelf, ShelfWrite
-from tests.sim.cores.clocks import HostClock
 from tests.sim.scheduler import Process
 
 GROUP: Final = b"group"

@@ -6,9 +6,10 @@ from tests.examples import examples
 from tests.lanes import lanes
 from tests.sim.consumers.__main__ import main
 from tests.sim.consumers.groups import GroupRun
+from tests.sim.consumers.mutants import CONSUMER_MUTANTS
 from tests.sim.consumers.run import KINDS, run_seed
 from tests.sim.consumers.work import WorkRun
-from tests.sim.hunt import MUTANTS, applied
+from tests.sim.planting import applied
 
 
 def test_seeds_that_failed_once_are_run_again_by_every_test_run(capsys):
@@ -32,7 +33,7 @@ def test_a_group_comes_to_the_end_of_what_was_written():
 
 
 def test_a_failing_seed_is_told_and_fails_the_command(capsys):
-    mutant = next(mutant for mutant in MUTANTS if mutant.name == "commit not fenced")
+    mutant = next(mutant for mutant in CONSUMER_MUTANTS if mutant.name == "commit not fenced")
     with applied(mutant):
         assert main(["--seeds", f"{mutant.seed}:{mutant.seed + 6}"]) == 1
     assert "of group: a commit of " in capsys.readouterr().out
@@ -83,9 +84,7 @@ def test_a_work_group_ends_with_every_event_done_or_buried():
     assert run.reached["handed out"] > run.reached["write"] > 50
 
 
-@pytest.mark.parametrize(
-    "mutant", [mutant for mutant in MUTANTS if mutant.world in ("reading", "near", "work", "mirror")], ids=lambda one: one.name
-)
+@pytest.mark.parametrize("mutant", [mutant for mutant in CONSUMER_MUTANTS if mutant.world != "group"], ids=lambda one: one.name)
 def test_the_history_tells_on_a_planted_bug_within_a_few_seeds(mutant):
     with applied(mutant):
         assert any(run_seed(mutant.world, seed).violations for seed in range(mutant.seed, mutant.seed + 20))

@@ -46,3 +46,7 @@ def count_by_node(original: Any) -> Any:
 
 def hear_any_promise(_self: Any, _sender: Any, segments: Any, *, epochs: Any) -> Any:
     return np.ones(len(segments), bool)
+
+
+async def take_anybody_for_a_member(_self: Any, _number: int, _incarnation: str, **_: Any) -> None:
+    """Greet whoever has the directory of no member: else he would be refused before he can say anything."""

@@ -222,26 +222,6 @@ class StepIndex:
         fits = bisect.bisect_right(cache.nbytes, cache.nbytes[max(low - 1, 0)] + nbytes_max, lo=low) - 1
         return cache.ids[max(fits, low)]
 
-    # ------------------------------------------------------------ retention
-
-    def removable(self, cache_id: int, *, events_max: int | None = None, nbytes_max: int | None = None, upto: int | None = None) -> int:
-        """Return the highest step id at which retention may cut and still keep what it promises, 0 for nowhere.
-
-        It keeps at least the newest `events_max` events or `nbytes_max` bytes (whichever removes more), and with `upto` everything
-        above that id counts as too young by time. Limits that are None remove nothing; `upto` alone removes by time.
-        """
-        cache = self._caches.get(cache_id)
-        if cache is None:
-            return 0
-        index = 0
-        if events_max is not None:
-            index = max(index, bisect.bisect_right(cache.events, cache.events_now - events_max) - 1)
-        if nbytes_max is not None:
-            index = max(index, bisect.bisect_right(cache.nbytes, cache.nbytes_now - nbytes_max) - 1)
-        if upto is not None:
-            index = max(index, bisect.bisect_right(cache.ids, upto) - 1)
-        return cache.ids[index] if index > 0 else 0
-
     def after(self, cache_id: int, id_: int) -> IndexStep | None:
         """Return the first step above `id_`: a cut finer than steps lies between the two."""
         cache = self._caches.get(cache_id)

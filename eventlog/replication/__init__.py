@@ -24,7 +24,7 @@ The shell's duties:
        What stands beside the log as its end is what was written, not `ends`, which may be ahead by what is in flight.
     6. Peers. `connected(replica)` once messages can be sent to it, `lost(replica)` when the connection is gone; what was under way
        in either direction may be lost, doubled or late, but never changed.
-    7. Time. `tick` about every 50 ms; `now_ms` is monotonic. A node where nothing happens pays a few array operations a tick.
+    7. Time. `look` about every 50 ms unless all `is_quiet`; `now_ms` is monotonic. Where nothing happens that is a few array operations.
     8. Proposals. `Propose` -> compare-and-set on exactly that revision -> `learn` (committed, or what is there instead), or
        `withdrawn` if it cannot ever be committed. As long as the outcome is unknown: neither.
     9. Catching up. `ReadLog` -> read from the store off the loop; then, in the step that calls `log_read`, add the values of this

@@ -418,12 +418,8 @@ class Replication:
         """End the streams to a peer."""
         return self.streams.disconnect(peer, now_ms=now_ms)
 
-    def tick(self, *, now_ms: int) -> Commands:
-        """Do what is due: untold watermarks, questions again, proposals against replicas that lag."""
-        return [] if self.is_quiet else self.look(now_ms=now_ms)
-
     def look(self, *, now_ms: int) -> Commands:
-        """Do what `tick` does, looking at everything."""
+        """Do what is due where not all `is_quiet`: untold watermarks, questions again, proposals against replicas that lag."""
         commands = self.sets.shrink(now_ms=now_ms)
         commands += self.streams.tick(now_ms=now_ms)
         for link in self.streams.links.values():

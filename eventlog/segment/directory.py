@@ -168,12 +168,6 @@ def read_label(path: str | os.PathLike[str]) -> Label | None:
     return Directory(path).label()
 
 
-def read_identity(path: str | os.PathLike[str]) -> Identity | None:
-    """Return whose data directory `path` is, without opening it; None for a new one."""
-    label = read_label(path)
-    return label.owner if label else None
-
-
 def check_owner(label: Label, *, owner: Identity | None, segments: int, where: str) -> None:
     """Refuse a directory that is another node's, another incarnation's or another cluster's.
 

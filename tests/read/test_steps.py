@@ -98,23 +98,6 @@ def test_trimming_keeps_what_lies_above_and_the_base(gaps, data):
         assert again.at_or_below(1, probe) == index.at_or_below(1, probe)
 
 
-@given(groups, st.integers(0, 100_000), st.integers(0, 30 * STEP_BYTES))
-@settings(deadline=None)
-def test_retention_keeps_at_least_what_it_promises_and_at_most_a_step_more(gaps, events_kept, nbytes_kept):
-    made = with_ids(gaps)
-    index, rows = filled(made)
-    for limit, column in ((events_kept, 1), (nbytes_kept, 2)):
-        cut = index.removable(1, **{"events_max" if column == 1 else "nbytes_max": limit})
-        kept = sum(group[column] for group in made if group[0] > cut)
-        total = sum(group[column] for group in made)
-        assert kept >= min(limit, total)
-        following = index.after(1, cut)
-        if following is not None:
-            assert sum(group[column] for group in made if group[0] > following.id) < limit or following.id == cut
-    assert index.removable(1) == 0
-    assert index.removable(1, upto=at(1000)) == (rows[-1][1] if rows else 0)
-
-
 def test_cutting_the_log_forgets_the_steps_above():
     index, _ = filled([(at(10), STEP_EVENTS, 1), (at(20), STEP_EVENTS, 1), (at(30), 1, 1)])
     index.cut(1, above=at(25))
@@ -135,7 +118,6 @@ def test_a_dropped_or_unknown_cache_has_nothing():
         assert index.now(cache) == (0, 0)
         assert index.last(cache) == index.at_or_below(cache, 5) == IndexStep(id=0, events=0, nbytes=0)
         assert index.after(cache, 0) is None
-        assert index.removable(cache, upto=99) == 0
         assert index.trim(cache, 99) == 0
         index.cut(cache, above=0)
 

@@ -179,7 +179,7 @@ def test_nobody_joins_who_lacks_the_start_of_the_epoch():
     assert slot is not None
     core.roster.acknowledged[slot, 0] = core.watermark.item(0)
     world[2].proposals.clear()
-    world[2].carry_out(core.tick(now_ms=world.now_ms))
+    world[2].carry_out(core.look(now_ms=world.now_ms))
     assert not any(proposal.joined for proposal in world[2].proposals)
 
 

@@ -431,7 +431,7 @@ class World:
             if node.up and node.core.is_quiet:
                 assert not node.core.look(now_ms=self.now_ms), "time alone changes nothing where all is quiet"
             elif node.up:
-                node.carry_out(node.core.tick(now_ms=self.now_ms))
+                node.carry_out(node.core.look(now_ms=self.now_ms))
 
     def decide(self) -> None:
         """Commit proposals; the proposer learns the outcome."""

@@ -3,7 +3,7 @@ import json
 import pytest
 
 from eventlog.errors import CorruptData, DirectoryInUse, UnsupportedFormat, WrongCluster
-from eventlog.segment.directory import Directory, Label, check_owner, decode_label, read_identity
+from eventlog.segment.directory import Directory, Label, check_owner, decode_label, read_label
 from eventlog.segment.port import Identity
 
 OWNER = Identity(cluster="c", node=3, incarnation="i")
@@ -22,7 +22,7 @@ def made(path, owner=OWNER):
 def test_a_label_comes_back_and_every_directory_has_its_own_token(tmp_path):
     label = made(tmp_path)
     assert Directory(tmp_path).label() == label
-    assert read_identity(tmp_path) == OWNER
+    assert read_label(tmp_path).owner == OWNER
     assert decode_label(label.encode(), where="x") == label
     assert Label.new(OWNER, 8) != label
 
@@ -30,11 +30,11 @@ def test_a_label_comes_back_and_every_directory_has_its_own_token(tmp_path):
 def test_a_label_without_owner_comes_back(tmp_path):
     label = made(tmp_path, owner=None)
     assert Directory(tmp_path).label() == label
-    assert read_identity(tmp_path) is None
+    assert read_label(tmp_path).owner is None
 
 
 def test_a_directory_without_store_has_no_label(tmp_path):
-    assert read_identity(tmp_path / "nowhere") is None
+    assert read_label(tmp_path / "nowhere") is None
 
 
 def test_every_flipped_bit_of_a_label_is_refused(tmp_path):
@@ -70,7 +70,7 @@ def test_a_store_without_its_label_is_damage(tmp_path):
     made(tmp_path)
     (tmp_path / "store" / "identity").unlink()
     with pytest.raises(CorruptData, match="identity"):
-        read_identity(tmp_path)
+        read_label(tmp_path)
 
 
 def test_an_interrupted_creation_leaves_no_store_and_is_begun_anew(tmp_path):

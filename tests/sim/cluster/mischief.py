@@ -25,6 +25,7 @@ _GIVEN_UP_US: Final = 2_000_000
 _LEFT_OUT_US: Final = 1_300_000  # until a set has shrunk by who is away
 _LEFT_ALONE_US: Final = 900_000  # until it leads what it was given
 _ZOMBIE_US: Final = 8_000_000
+_STALL_US: Final = 1_000_000
 _COPIES_MIN: Final = 2  # a set of one may shrink to the one whose disk was just lost
 
 
@@ -148,7 +149,16 @@ class Mischief:
             self._crash(self._world.host_of(record.primary))
 
     def _crash_all(self) -> None:
-        for host in self._world.hosts:
+        """Take all down; half of the time while a disk is done with nothing, so that it loses all that came meanwhile."""
+        chance = self._world.chance
+        if chance.random() < 0.5:
+            self._any().stalled_until_us = self._world.scheduler.now_us + _STALL_US
+            self._world.scheduler.after(chance.randrange(_STALL_US), self._crash_everybody)
+        else:
+            self._crash_everybody()
+
+    def _crash_everybody(self) -> None:
+        for host in [] if self._world.is_over else self._world.hosts:
             self._crash(host)
 
     def _pause(self, host: ClusterHost) -> None:
@@ -245,11 +255,13 @@ class Mischief:
             self._world.network.reset(one.name, other.name)
 
     def _repeat(self) -> None:
-        """Have something come once more that a host was sent, of the last few or of long ago."""
+        """Have something come once more that a host was sent, just now or a while ago; what had a log cut, as often as all else."""
         world, host = self._world, self._any()
-        if host.node is None or not host.heard:
+        heard_of = [heard for heard in (host.heard, host.heard_cuts) if heard]
+        if host.node is None or not heard_of:
             return
-        number, heard = host.node.number, world.chance.choice((host.heard[-1], world.chance.choice(host.heard)))
+        number, said = host.node.number, world.chance.choice(heard_of)
+        heard = world.chance.choice((said[-1], world.chance.choice(said)))
         sender = next((one for one in world.hosts if one.node is not None and one.node.core.own == heard.sender), None)
         if sender is not None and sender.node is not None and sender.loop is not None and not sender.is_paused:
             echo = Echo(sender.node, Replica(number, host.node.core.own.incarnation))

@@ -33,6 +33,7 @@ from eventlog.node.cluster.peers import peer_of
 from eventlog.node.node import Node
 from eventlog.read.watermark import Promise, encode_promises
 from eventlog.replication import Replica
+from eventlog.replication.messages import APPEND, CUT
 from eventlog.segment.keys import parse_log_key, segment_range
 from eventlog.segment.memory import MemoryStore
 from eventlog.segment.port import StoreEnds, StoreOptions
@@ -59,6 +60,12 @@ class Heard:
     sender: Replica
     message: Message
     body: bytes
+
+    @property
+    def has_cut(self) -> bool:
+        """Return whether it has something cut."""
+        rows = np.frombuffer(self.body, APPEND, count=self.message.replicate.rows)
+        return bool(np.count_nonzero(rows["flags"] == CUT))
 
 
 def value_of(key: bytes, data: bytes) -> tuple[int, Value]:
@@ -121,6 +128,7 @@ class ClusterHost(Host):
         self.is_gone = False
         self.false_promises: list[Promise] = []
         self.heard: deque[Heard] = deque(maxlen=_HEARD_MAX)
+        self.heard_cuts: deque[Heard] = deque(maxlen=_HEARD_MAX)
         self._cut_in: dict[int, int] = {}
         self._backup: dict[bytes, bytes] = {}
 
@@ -158,7 +166,8 @@ class ClusterHost(Host):
         def dispatch(exchange: Exchange) -> None:
             if exchange.kind == "replicate" and Fault.ECHO in self.world.swarm.intervals_ms:
                 who = peer_of(exchange)
-                self.heard.append(Heard(Replica(who.number, who.incarnation), exchange.message, bytes(exchange.body)))
+                heard = Heard(Replica(who.number, who.incarnation), Message(replicate=exchange.message.replicate), bytes(exchange.body))
+                (self.heard_cuts if heard.has_cut else self.heard).append(heard)
             if exchange.kind == "close_up" and self.false_promises:
                 answer = CloseUpAnswer(commits=exchange.message.close_up.seen + 1, last_id=node.clock.last)
                 exchange.answer(Message(close_up_answer=answer), encode_promises([self.false_promises.pop()]))

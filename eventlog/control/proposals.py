@@ -3,7 +3,7 @@
 Until it is certain what became of a proposal, its primary waits for the union of both sets. So every attempt has an outcome, `unknown`
 is one of them, and `Proposals` keeps trying until each change has one that is certain.
 
-The node and the simulator add changes and are told outcomes, and neither decides anything: so every seed runs the checks that stand here.
+The node adds changes and is told outcomes; it decides nothing.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

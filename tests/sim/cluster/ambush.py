@@ -97,8 +97,8 @@ class Ambush:
         if is_rare and host is not None:
             world.scheduler.after(0, lambda: self._leave_alone_with(segment, host))
         elif what == "growing" and host is not None:
-            world.chance.choice((self._part, partial(self._take_down, for_us=_DOWN_US)))(host)
             self._growing = segment, host
+            world.chance.choice((partial(self._part, host), partial(host.take_down, for_us=_DOWN_US)))()
         elif what == "grown" and host is not None and world.chance.random() < _STRANDED:
             self._strand(segment, host)
         elif what == "appended" and world.chance.random() < _TORN:
@@ -131,30 +131,27 @@ class Ambush:
 
     def _see_torn(self, segment: int, host: ClusterHost | None) -> None:
         primary, other, until_us = self._tearing[segment]
-        if self._world.is_over or self._world.scheduler.now_us > until_us:
+        if self._world.scheduler.now_us > until_us:
             del self._tearing[segment]
         elif host is not primary and host is not other:
             del self._tearing[segment]
             self._torn.add(segment)
-            self._world.scheduler.after(0, lambda: self._take_down(primary, for_us=_ALONE_US))
+            self._world.scheduler.after(0, lambda: primary.take_down(for_us=_ALONE_US))
 
     def _isolate(self, segment: int) -> None:
+        """Part who leads from all others, and a little later take it down."""
         record = self._world.record(segment)
         if not self._world.is_over and record is not None:
             primary = self._world.host_of(record.primary)
             self._part(primary)
             self._world.reached["new primary that nobody heard of"] += 1
             for_us = self._world.chance.choice(_ISOLATE_US)
-            self._world.scheduler.after(for_us, lambda: self._take_down(primary, for_us=_ALONE_US))
+            self._world.scheduler.after(for_us, lambda: primary.take_down(for_us=_ALONE_US))
 
     def _part(self, host: ClusterHost) -> None:
         """Part a host from all other hosts, both ways, until sets have shrunk by it."""
         others = [other.name for other in self._world.hosts if other is not host]
         self._cut_ways(both_ways(host.name, others), for_us=_LEFT_OUT_US)
-
-    def _take_down(self, host: ClusterHost, *, for_us: int) -> None:
-        host.crash()
-        self._world.scheduler.after(for_us, host.start)
 
     def _strand(self, segment: int, host: ClusterHost) -> None:
         """Part who has just joined a set from the others, and a little later leave it alone: nothing may be committed without it."""
@@ -173,10 +170,8 @@ class Ambush:
         left = min(members, key=lambda host: (host.end(record.segment), host.number))
         self._world.reached["left alone with the shortest log"] += 1
         for host in members:
-            if host is not left and for_us:
-                self._take_down(host, for_us=for_us)
-            elif host is not left:
-                self._crash(host)
+            if host is not left:
+                host.take_down(for_us=for_us) if for_us else self._crash(host)
 
 
 class Unheard:

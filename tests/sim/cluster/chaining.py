@@ -6,6 +6,7 @@ that promised much is succeeded by the word of a controller that has heard of no
 """
 
 from collections.abc import Callable, Collection
+from functools import partial
 from typing import Final
 
 from eventlog.control.records import SegmentRecord
@@ -82,8 +83,7 @@ class Chaining:
         deaf.add(controller.name)
         world.reached["failover by a controller that heard of no lease"] += 1
         world.scheduler.after(_LATE_US - _LOOK_US, self._have_promises_made)
-        world.scheduler.after(_LATE_US, primary.crash)
-        world.scheduler.after(_LATE_US + _DOWN_US, primary.start)
+        world.scheduler.after(_LATE_US, partial(primary.take_down, for_us=_DOWN_US))
         world.scheduler.after(_LATE_US + _DOWN_US, lambda: deaf.discard(controller.name))
         return True
 

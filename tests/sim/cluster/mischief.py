@@ -130,8 +130,7 @@ class Mischief:
     # ------------------------------------------------------------ processes and disks
 
     def _crash(self, host: ClusterHost) -> None:
-        host.crash()
-        self._world.scheduler.after(self._away_us(), host.start)
+        host.take_down(for_us=self._away_us())
 
     def _crash_primary(self) -> None:
         record = self._world.any_segment()
@@ -158,7 +157,7 @@ class Mischief:
             self._crash_everybody()
 
     def _crash_everybody(self) -> None:
-        for host in [] if self._world.is_over else self._world.hosts:
+        for host in self._world.hosts:
             self._crash(host)
 
     def _pause(self, host: ClusterHost) -> None:
@@ -275,9 +274,7 @@ class Mischief:
         self._unheard.wait()
         backups = [replica.node for replica in record.in_sync if replica.node != record.primary] if record else []
         if record is not None and backups and len(record.in_sync) == len(record.owners):
-            host = self._world.host_of(self._world.chance.choice(backups))
-            host.crash()
-            self._world.scheduler.after(_LEFT_OUT_US, host.start)
+            self._world.host_of(self._world.chance.choice(backups)).take_down(for_us=_LEFT_OUT_US)
 
     def _plan_zombie(self) -> None:
         """Let a primary live on among clients alone, mostly with an in-sync set so small that it can propose nothing."""
@@ -289,9 +286,7 @@ class Mischief:
             self._lead_all(zombie)
         backups = [host for replica in record.in_sync if (host := self._world.host_of(replica.node)) is not zombie]
         if backups and self._world.chance.random() < 0.7:
-            backup = self._world.chance.choice(backups)
-            backup.crash()
-            self._world.scheduler.after(1_000_000 + self._away_us() // 4, backup.start)
+            self._world.chance.choice(backups).take_down(for_us=1_000_000 + self._away_us() // 4)
         self._world.scheduler.after(_LEFT_ALONE_US, lambda: self._make_zombie(zombie))
 
     def _lead_all(self, host: ClusterHost) -> None:

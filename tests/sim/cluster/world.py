@@ -159,6 +159,12 @@ class ClusterHost(Host):
         if self.loop is not None:
             super().crash()
 
+    def take_down(self, *, for_us: int) -> None:
+        """Be down for so long, unless everything is to be good again."""
+        if not self.world.is_over:
+            self.crash()
+            self.world.scheduler.after(for_us, self.start)
+
     def dispatching(self, node: Node) -> Dispatch:
         """Return what takes the requests that its node gets; who asks for promises is told a false one, where there is any."""
         honest = super().dispatching(node)

@@ -6,9 +6,7 @@ import statistics
 import pytest
 
 from tests.docs.pages import TOP
-from tests.sim.cluster.mutants import MUTANTS as CLUSTER_MUTANTS
-from tests.sim.hunt import MUTANTS, RANGES, SEEDS_MAX
-from tests.sim.mutants import MUTANTS as WHOLE_NODES_MUTANTS
+from tests.sim.hunt import RANGES, SEEDS_MAX, mutants
 
 pytestmark = pytest.mark.source
 
@@ -23,15 +21,15 @@ def rows_of(heading: str) -> list[list[str]]:
 
 
 def test_every_planted_bug_is_listed_and_no_other():
-    listed = [name for name, *_ in rows_of("After how many seeds they are found")]
-    assert listed == [mutant.name for mutant in MUTANTS]
+    listed = [(name, world) for name, world, *_ in rows_of("After how many seeds they are found")]
+    assert listed == [(mutant.name, mutant.world) for mutant in mutants()]
 
 
 def test_each_was_found_in_every_range():
-    for name, *cells in rows_of("After how many seeds they are found"):
+    for (name, _, *cells), mutant in zip(rows_of("After how many seeds they are found"), mutants(), strict=True):
         *counts, median = map(int, cells)
         assert len(counts) == len(RANGES), name
-        assert all(0 < count <= SEEDS_MAX for count in counts), name
+        assert all(0 < count <= SEEDS_MAX[mutant.world] for count in counts), name
         assert median == int(statistics.median(counts)), name
 
 
@@ -43,9 +41,3 @@ def test_a_rule_that_no_seed_needs_has_a_test_that_is_there():
         assert found, rule
         assert reason, rule
         assert any(f"\ndef {found[2]}(" in path.read_text() for path in TOP.joinpath("tests").rglob(found[1])), rule
-
-
-@pytest.mark.parametrize(("mark", "mutants"), [("whole nodes", WHOLE_NODES_MUTANTS), ("clusters", CLUSTER_MUTANTS)])
-def test_every_planted_bug_of_real_nodes_is_listed_and_no_other(mark, mutants):
-    listed = PAGE.partition(f"<!-- {mark} -->\n")[2].partition(f"<!-- /{mark} -->")[0].splitlines()
-    assert [line.removeprefix("- ") for line in listed if line] == [mutant.name for mutant in mutants]

@@ -11,6 +11,10 @@ from tests.sim.cluster.world import ClusterWorld
 from tests.sim.host import HostLoop
 
 CACHE: Final = "c"
+TRIMMED: Final = "t"
+KEPT_EVENTS: Final = 4
+_TRIMMED_KEYS: Final = 20
+_TRIM_S: Final = 0.3
 _AGAIN_S: Final = 0.1
 _PENDING_MAX: Final = 10
 _READ_S: Final = (0.2, 3.0)  # until a reader leaves its node for another one
@@ -83,6 +87,25 @@ class Writer(ClientHost):
             world.reached[f"{error.code}, {error.outcome}"] += 1
         else:
             world.history.acknowledge(token, done.id)
+
+
+class Trimmer(ClientHost):
+    """Writes to a cache that keeps little, and has retention run: who was away then lacks what is gone, and gets a copy."""
+
+    async def run(self) -> None:
+        """Write and trim until it is stopped."""
+        world = self.world
+        while not self.is_stopped:
+            try:
+                async with world.connect(timeout_ms=world.swarm.patience_ms) as client:
+                    cache = client.cache(TRIMMED)
+                    while not self.is_stopped:
+                        await asyncio.gather(*(cache.put(f"{number}", b"%d" % world.number()) for number in range(_TRIMMED_KEYS)))
+                        world.reached["retention"] += bool((await client.run_retention(TRIMMED)).removed)
+                        await asyncio.sleep(_TRIM_S * world.chance.random())
+            except EventLogError as error:
+                world.reached[f"trimmer: {error.code}"] += 1
+                await asyncio.sleep(_AGAIN_S)
 
 
 class Follower(ClientHost):

@@ -69,6 +69,7 @@ class History:
         self.readers: list[Reader] = []
         self.violations: list[str] = []
         self.acknowledged = 0
+        self.trimmed = 0  # the number of the cache that keeps little; 0: there is none
         self._told: dict[tuple[int, int], str] = {}  # (segment, watermark) -> who first told it
         self._highest: dict[tuple[int, int, int], int] = {}  # (process, segment, epoch) -> watermark
         self._terms: dict[tuple[int, int], int] = {}  # (segment, epoch) -> the process that leads
@@ -169,12 +170,12 @@ class History:
     def _check_watermarks(self, logs: Logs) -> None:
         """What was committed once is committed for ever: each watermark told is the end of a value that is there.
 
-        Marks of terms go once nobody needs them any more.
+        Marks of terms go once nobody needs them any more, and retention takes events.
         """
         ends = {segment: {value.last for value in log} | {0} for segment, log in logs.final.items()}
-        for (segment, base), value in self._values.items():
-            if not value.cache:
-                ends[segment].add(base)
+        for (segment, _), value in self._values.items():
+            if value.cache in (0, self.trimmed):
+                ends[segment].add(value.last)
         for (segment, watermark), who in self._told.items():
             if watermark not in ends[segment] and not logs.is_lost(segment, watermark):
                 self.violate(f"{who} showed segment {segment} up to {watermark}; no value ends there now")

@@ -14,7 +14,7 @@ from typing import Any, Final
 from eventlog.errors import EventLogError
 from tests.sim import machine
 from tests.sim.cluster.asking import CLEARED, Asker, Told
-from tests.sim.cluster.clients import CACHE, Follower, Writer
+from tests.sim.cluster.clients import CACHE, KEPT_EVENTS, TRIMMED, Follower, Trimmer, Writer
 from tests.sim.cluster.history import Fate, Logs
 from tests.sim.cluster.mischief import Mischief
 from tests.sim.cluster.swarm import Fault, choose
@@ -82,6 +82,7 @@ class Cluster:
         self.readers = [Follower(self.world, number + 51) for number in range(self.swarm.readers)]
         self.told = Told()
         self.askers = [Asker(self.world, number + 81, self.told) for number in range(self.swarm.askers)]
+        self.trimmers = [Trimmer(self.world, number + 91) for number in range(self.swarm.trimmers)]
         self.mischief = Mischief(self.world)
 
     def play(self) -> None:
@@ -97,7 +98,7 @@ class Cluster:
     def _play(self) -> None:
         world = self.world
         world.run(self._begin, seconds=_START_S)
-        for client in (*self.writers, *self.readers, *self.askers):
+        for client in (*self.writers, *self.readers, *self.askers, *self.trimmers):
             client.start()
         world.begin_faults()
         self.mischief.start()
@@ -116,6 +117,9 @@ class Cluster:
             await client.create_cache(CACHE, format="bytes")
             if self.askers:
                 await client.create_cache(CLEARED, format="bytes")
+            if self.trimmers:
+                made = await client.create_cache(TRIMMED, format="bytes", retain_events=KEPT_EVENTS)
+                self.world.history.trimmed = (await made.info()).id
 
     def _progresses(self) -> bool:
         """Demand that every segment acknowledges again."""
@@ -135,7 +139,7 @@ class Cluster:
 
     def _settle(self) -> None:
         """Stop writing, and demand that all owners are in sync and equal, and that readers come to the end."""
-        for client in (*self.writers, *self.askers):
+        for client in (*self.writers, *self.askers, *self.trimmers):
             client.is_stopped = True
         scheduler = self.world.scheduler
         deadline_us = scheduler.now_us + _QUIET_MS * 1000
@@ -156,7 +160,7 @@ class Cluster:
 
     def _unsettled(self) -> str:
         world, last = self.world, 0
-        if not all(client.is_done for client in (*self.writers, *self.askers)):
+        if not all(client.is_done for client in (*self.writers, *self.askers, *self.trimmers)):
             return "a client waits for an answer"
         for segment in range(self.swarm.segments):
             record = world.record(segment)

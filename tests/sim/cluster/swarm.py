@@ -101,6 +101,7 @@ class Swarm:
     writers: int
     readers: int
     askers: int
+    trimmers: int
     faults_ms: int
     intervals_ms: Mapping[Fault, int]
     ambush: str
@@ -130,6 +131,7 @@ class Theme:
     replicas: tuple[int, ...] = (1, 2, 3, 3, 3, 3, 5)
     readers: tuple[int, ...] = (0, 1, 2)  # where nobody reads, clocks stay apart
     askers: tuple[int, ...] = (0, 0, 2)
+    trimmers: tuple[int, ...] = (0, 0, 1)  # where there is one, who was away gets copies
     faults_ms: tuple[int, ...] = (8_000, 12_000, 18_000)
     rates: tuple[float, ...] = (1, 2.5, 6)
     ambushes: tuple[str, ...] = ("", "appended", "cut", "cut", "grown", "grown", "shrunk", "appointed")
@@ -170,6 +172,7 @@ _THEMES = (
         replicas=(3,),
         readers=(0,),
         askers=(0,),
+        trimmers=(0,),
         faults_ms=(12_000, 18_000),
         rates=(1,),
         offsets_ms=0,
@@ -252,6 +255,7 @@ _THEMES = (
         replicas=(2,),
         readers=(0,),
         askers=(6,),
+        trimmers=(0,),
         faults_ms=(8_000,),
         delay_us=(100, 300),
         slow_way_us=(200_000, 500_000),
@@ -293,6 +297,7 @@ def choose(chance: random.Random) -> Swarm:
         store_delay_us=chance.choice(theme.store_delay_us),
         store_timeout_us=chance.choice(theme.store_timeout_us),
         watch_delay_us=chance.choice(theme.watch_delay_us),
+        trimmers=chance.choice(theme.trimmers),
     )
 
 

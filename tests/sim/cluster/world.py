@@ -282,6 +282,7 @@ class ClusterWorld(World):
         self.history = History(swarm.segments)
         self.moments: list[Callable[[str, int, ClusterHost | None], None]] = []
         self.is_over = False
+        self._counted: Counter[tuple[int, str]] = Counter()  # of each process, so often
         self._host_of: dict[int, ClusterHost] = {}
         self._numbers = 0
         self._told: dict[int, tuple[int, Ints, Ints, Any]] = {}  # host -> process, watermarks, limits, what is served
@@ -385,3 +386,6 @@ class ClusterWorld(World):
         for segment in np.flatnonzero(now_served & ~served).tolist():
             self.history.lead(process, segment, int(node.core.epochs[segment]))
         self._told[host.number] = process, now, now_limits, now_served
+        for what, count in (("copied as a whole", node.copies.installed), ("repaired from another replica", node.mending.repaired)):
+            self.reached[what] += count - self._counted[process, what]
+            self._counted[process, what] = count

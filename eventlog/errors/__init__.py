@@ -10,15 +10,13 @@ Each class has a stable `code`, the same in Python, on the wire, over HTTP and o
 request can succeed later (`retry`). The facts of an error are its annotated attributes; `str(error)` is one sentence made from
 them that ends with what to do next. A write error also carries `outcome`: `none` (never appended), `unknown`, or `committed` (what
 failed is what was to come after the write).
-The root, its branches and the table of codes are in `tree`, what HTTP alone has in `web`, what mirrors have in `mirrors`, archives
-in `archives`, numbered writes in `producers`; the leaves are here, branch by branch.
+The root, its branches and the table of codes are in `tree`, the errors that single features have in `features`; the other leaves are
+here, branch by branch.
 """
 
 from collections.abc import Sequence
 
-from eventlog.errors.archives import *  # noqa: F403 -- all of them, under the names by which they are caught
-from eventlog.errors.mirrors import *  # noqa: F403 -- likewise
-from eventlog.errors.producers import *  # noqa: F403 -- likewise
+from eventlog.errors.features import *  # noqa: F403 -- all of them, under the names by which they are caught
 from eventlog.errors.tree import UNEXPECTED as UNEXPECTED
 from eventlog.errors.tree import EventLogError as EventLogError
 from eventlog.errors.tree import Misuse as Misuse
@@ -31,10 +29,6 @@ from eventlog.errors.tree import foreign as foreign
 from eventlog.errors.tree import from_wire as from_wire
 from eventlog.errors.tree import tellable as tellable
 from eventlog.errors.tree import walk as walk
-from eventlog.errors.values import BadValue as BadValue
-from eventlog.errors.values import SchemaBehind as SchemaBehind
-from eventlog.errors.values import UnfitValue as UnfitValue
-from eventlog.errors.web import *  # noqa: F403 -- all of them, under the names by which they are caught
 
 _NAMED_MAX = 5
 

@@ -24,6 +24,7 @@ CUT = (
     "client",
     "control",
     "control.metastores",
+    "errors",
     "groups",
     "http",
     "kafka",

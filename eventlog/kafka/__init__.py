@@ -5,5 +5,5 @@ envelope    what a record's key and value say: Debezium's envelope, an upsert, o
 avro        the same in Avro's encoding
 shape       how a cache's events are told, and the schemas of that
 declared    the type that values have: an Avro schema, or a JSON Schema
-columns     byte strings as columns of arrow, and the few ways in which they are put together
+letters     dead letters: what a topic cannot have
 """

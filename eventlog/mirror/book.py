@@ -8,8 +8,8 @@ import msgspec
 
 from eventlog.errors import CorruptData, InvalidArgument, MirrorExists, MirrorNotFound, MirrorRuns, Overloaded
 from eventlog.ids import ID_MAX
+from eventlog.kafka.letters import PARTITIONS, SUFFIX
 from eventlog.limits import MIRROR_INTERVAL_MS_DEFAULT, MIRROR_SHARDS_MAX, MIRROR_SHARDS_MIN, MIRRORS_BYTES_MAX, MIRRORS_MAX
-from eventlog.mirror.letters import PARTITIONS, SUFFIX
 
 State: TypeAlias = Literal["running", "paused"]
 FormatName: TypeAlias = Literal["debezium", "upsert", "raw"]

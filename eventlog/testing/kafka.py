@@ -15,7 +15,7 @@ from typing import Final, Protocol
 
 from eventlog.kafka.records import RecordBatch
 from eventlog.mirror.broker import RECORD_BYTES_MAX_DEFAULT, Place, TopicRecord, Trouble
-from eventlog.mirror.outcomes import BAD_SETTING, NO_LEADER, UNKNOWN_TOPIC
+from eventlog.mirror.shards import BAD_SETTING, NO_LEADER, UNKNOWN_TOPIC
 
 FENCED: Final = 90
 TOO_LARGE: Final = 10

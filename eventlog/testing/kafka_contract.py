@@ -19,7 +19,7 @@ import pytest
 from eventlog.events import Kind
 from eventlog.kafka.records import EventHeaders, RecordBatch, Records, build_batches
 from eventlog.mirror.broker import Kafka, TopicRecord, Trouble
-from eventlog.mirror.outcomes import BAD_SETTING, outcome_of
+from eventlog.mirror.shards import BAD_SETTING, outcome_of
 
 PARTITIONS = 2
 

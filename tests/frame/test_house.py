@@ -28,6 +28,7 @@ CUT = (
     "groups",
     "http",
     "kafka",
+    "mirror",
     "node",
     "node.cluster",
     "node.consumers",

@@ -17,7 +17,7 @@ from eventlog.integrations.kafka.broker import AioWriter, pass_over_forgotten, t
 from eventlog.kafka.envelope import batches_of
 from eventlog.kafka.shape import Shape
 from eventlog.mirror.broker import Trouble
-from eventlog.mirror.outcomes import outcome_of
+from eventlog.mirror.shards import outcome_of
 from tests.kafka.brokers import READY_S, create_topic
 from tests.predicate.rows import events
 

@@ -8,7 +8,7 @@ from benchmarks.peers.kafka import KafkaBrokers
 from eventlog.integrations.kafka.broker import RECORDS_MAX, AioKafka, AioWriter
 from eventlog.integrations.kafka.shared_reads import SharedReads
 from eventlog.mirror.broker import Trouble
-from eventlog.mirror.outcomes import NO_COORDINATOR
+from eventlog.mirror.shards import NO_COORDINATOR
 from eventlog.node.outbound import Outbound
 from eventlog.testing.kafka_contract import KafkaContract, batches, run
 from tests.kafka.brokers import until_ready

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from eventlog.kafka.declared import Declared
 from eventlog.kafka.envelope import laid_out
+from eventlog.kafka.letters import Room, parted, too_large
 from eventlog.kafka.shape import Shape
-from eventlog.mirror.letters import Room, parted, too_large
 from tests.examples import examples
 from tests.predicate.rows import events
 

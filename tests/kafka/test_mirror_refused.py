@@ -13,7 +13,7 @@ from eventlog.client.mirrors import ShardInfo
 from eventlog.integrations.kafka.broker import AioKafka
 from eventlog.integrations.kafka.shared_reads import SharedReads
 from eventlog.mirror.broker import Trouble
-from eventlog.mirror.outcomes import NO_LEADER
+from eventlog.mirror.shards import NO_LEADER
 from eventlog.node.outbound import Outbound
 from tests.kafka.brokers import do, until_ready
 from tests.kafka.mirrors import check, read, wait

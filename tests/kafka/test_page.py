@@ -5,10 +5,10 @@ import re
 
 from aiokafka.record.default_records import DefaultRecordBatch
 
+from eventlog.kafka.letters import Room, parted
 from eventlog.kafka.records import KIND_LETTERS
 from eventlog.kafka.shape import Shape
-from eventlog.mirror.letters import Room, parted
-from eventlog.mirror.outcomes import STANDING
+from eventlog.mirror.shards import STANDING
 from eventlog_cli.mirror import command
 from tests.docs.pages import TOP, blocks_of, section_of
 from tests.kafka.test_golden import GOLDEN

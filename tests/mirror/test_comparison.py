@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventlog.mirror.comparison import STRETCH, Close, Seen, Sums, differences, differing
+from eventlog.integrations.kafka.verifying import STRETCH, Close, Seen, Sums, differences, differing
 
 
 def seen(rows):

@@ -18,7 +18,7 @@ from eventlog.errors import (
     UnfitValue,
 )
 from eventlog.mirror.broker import Trouble
-from eventlog.mirror.outcomes import STANDING, TopicReplicas, hindrance, outcome_of, outcome_of_error
+from eventlog.mirror.shards import STANDING, TopicReplicas, hindrance, outcome_of, outcome_of_error
 
 
 @pytest.mark.parametrize(

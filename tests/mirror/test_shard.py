@@ -5,7 +5,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from eventlog.integrations.kafka.shard import Shard
-from eventlog.mirror.report import Report
+from eventlog.mirror.shards import Report
 from tests.loops import until
 from tests.mirror.making import mirror
 

@@ -37,7 +37,7 @@ from eventlog.integrations.kafka.shared_reads import SharedReads
 from eventlog.kafka.records import RecordBatch
 from eventlog.limits import MIRROR_BATCH_BYTES_MAX
 from eventlog.mirror.broker import RECORD_BYTES_MAX_DEFAULT, Place, TopicRecord, Trouble
-from eventlog.mirror.outcomes import NO_COORDINATOR, NO_LEADER, NOT_ALLOWED, OTHER_TOPIC, UNKNOWN_TOPIC, TopicReplicas, hindrance
+from eventlog.mirror.shards import NO_COORDINATOR, NO_LEADER, NOT_ALLOWED, OTHER_TOPIC, UNKNOWN_TOPIC, TopicReplicas, hindrance
 from eventlog.node.outbound import KafkaConnection, Outbound, secret
 
 WAIT_S: Final = 8.0  # for one thing asked of Kafka: whoever adds a mirror hears within a client's ten seconds what is wrong

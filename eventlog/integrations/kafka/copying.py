@@ -1,6 +1,6 @@
 """What a shard does in one term: it copies transaction by transaction, and reads ahead meanwhile.
 
-What it learns is told as it comes (`Telling`); what fails ends it, and is decided in `mirror.outcomes`.
+What it learns is told as it comes (`Telling`); what fails ends it, and is decided in `mirror.shards`.
 """
 
 import asyncio
@@ -19,15 +19,14 @@ from eventlog.errors import EventLogError, ListenerNotFound
 from eventlog.integrations.kafka.incremental import Incremental
 from eventlog.integrations.kafka.source import LogReading, SegmentsAnswer, lifted
 from eventlog.kafka.envelope import laid_out, rows_without_before
+from eventlog.kafka.letters import Parted, Room, parted, too_large
 from eventlog.kafka.shape import Shape
 from eventlog.limits import MIRROR_SHARDS_MAX, MIRROR_TRANSACTION_BYTES_MAX, MIRROR_TRANSACTION_EVENTS_MAX
 from eventlog.mirror import progress
 from eventlog.mirror.book import Mirror
 from eventlog.mirror.broker import Kafka, TransactionWriter
-from eventlog.mirror.letters import Parted, Room, parted, too_large
-from eventlog.mirror.outcomes import Reaction, ShardState
 from eventlog.mirror.progress import SnapshotProgress
-from eventlog.mirror.shards import partitions_of
+from eventlog.mirror.shards import Reaction, ShardState, partitions_of
 from eventlog.read import token
 from eventlog.read.position import Position, SegmentPositions
 from eventlog.read.state import Overlap

@@ -2,7 +2,7 @@
 
 from eventlog.errors import InvalidArgument
 from eventlog.mirror.book import Mirror
-from eventlog.mirror.report import Report
+from eventlog.mirror.shards import Report
 from eventlog.wire import eventlog_pb2 as pb
 
 

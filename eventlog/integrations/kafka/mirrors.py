@@ -36,16 +36,14 @@ from eventlog.integrations.kafka.signals import Signals
 from eventlog.integrations.kafka.source import Inside, Source
 from eventlog.integrations.kafka.telling import compatible, registered, shape_of
 from eventlog.integrations.kafka.verifying import Verifying
+from eventlog.kafka.letters import PARTITIONS
 from eventlog.kafka.shape import Shape
 from eventlog.limits import GIB, MIRROR_INTERVAL_MS_DEFAULT, MIRRORS_HELD_BYTES_MAX, REQUEST_TIMEOUT_MS_DEFAULT
 from eventlog.mirror import book as books
-from eventlog.mirror import letters
 from eventlog.mirror.book import Book, Mirror
 from eventlog.mirror.broker import Kafka, Trouble
-from eventlog.mirror.outcomes import BAD_SETTING, STANDING
 from eventlog.mirror.progress import StaleTerm
-from eventlog.mirror.report import Report
-from eventlog.mirror.shards import homes, segments_of
+from eventlog.mirror.shards import BAD_SETTING, STANDING, Report, homes, segments_of
 from eventlog.node.cluster.primaries import Led, Primaries, time_to_ask
 from eventlog.node.consumers.inner import DEADLINE_MS_DEFAULT, Inner
 from eventlog.node.consumers.listener_lag import ListenerLag
@@ -402,7 +400,7 @@ class Mirrors:
         await kafka.create(mirror.topic, partitions=mirror.partitions, settings=_KEPT_FOR_EVER | mirror.topic_settings)
         await kafka.create(mirror.progress_topic, partitions=1, settings=_COMPACTED)
         if mirror.has_letters:
-            await kafka.create(mirror.letters_topic, partitions=letters.PARTITIONS, settings=_KEPT_FOR_EVER)
+            await kafka.create(mirror.letters_topic, partitions=PARTITIONS, settings=_KEPT_FOR_EVER)
         listener = await self._listener(mirror, hold_bytes=request.mirror.hold_bytes or _HOLD_BYTES_DEFAULT)
         try:
             from_id = begin_at(request, last_id=listener.last_id, first_id=listener.first_id)
@@ -475,7 +473,7 @@ class Mirrors:
             kafka = self._open_kafka(mirror.kafka)
             try:
                 await self._check_topics(kafka, wanted)
-                await kafka.create(wanted.letters_topic, partitions=letters.PARTITIONS, settings=_KEPT_FOR_EVER)
+                await kafka.create(wanted.letters_topic, partitions=PARTITIONS, settings=_KEPT_FOR_EVER)
             except Trouble as trouble:
                 raise KafkaFailed(kafka=mirror.kafka, why=str(trouble)) from trouble
         if request.HasField("hold_bytes"):

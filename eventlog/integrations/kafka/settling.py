@@ -22,8 +22,7 @@ from eventlog.limits import MIRROR_TRANSACTION_EVENTS_MAX
 from eventlog.mirror import progress
 from eventlog.mirror.book import Mirror
 from eventlog.mirror.broker import Kafka, Place, TopicRecord, TransactionWriter
-from eventlog.mirror.outcomes import Reaction
-from eventlog.mirror.shards import partitions_of
+from eventlog.mirror.shards import Reaction, partitions_of
 from eventlog.read.position import SegmentPositions
 
 log = logging.getLogger("eventlog.mirror")

@@ -2,7 +2,7 @@
 
 The order at the start is what makes it exactly once: the producer is opened first, which fences the predecessor and ends what it left open;
 a record of the shard's own is written behind all that was committed until then; then everything up to there is read. To ask for the end of
-the topic instead would not do: a broker that led it before says an old one. What fails is decided in `mirror.outcomes`.
+the topic instead would not do: a broker that led it before says an old one. What fails is decided in `mirror.shards`.
 """
 
 import asyncio
@@ -18,16 +18,26 @@ from eventlog.integrations.kafka.copying import Copying, CopyingGround, ShardTer
 from eventlog.integrations.kafka.incremental import Incremental
 from eventlog.integrations.kafka.settling import LeftOpen
 from eventlog.integrations.kafka.source import LogReading
+from eventlog.kafka.letters import Parted, Room
 from eventlog.kafka.shape import Shape
 from eventlog.limits import BATCH_BYTES_CAP, MIRROR_BATCH_BYTES_MAX
 from eventlog.mirror import progress, signals
 from eventlog.mirror.book import Mirror
 from eventlog.mirror.broker import Kafka, Trouble
-from eventlog.mirror.letters import Parted, Room
-from eventlog.mirror.outcomes import MADE_ANEW, NO_LEADER, NOT_ALLOWED, Reaction, ShardState, give_way, outcome_of, outcome_of_error
 from eventlog.mirror.progress import StaleTerm
-from eventlog.mirror.report import Report
-from eventlog.mirror.shards import segments_of, transactional_id
+from eventlog.mirror.shards import (
+    MADE_ANEW,
+    NO_LEADER,
+    NOT_ALLOWED,
+    Reaction,
+    Report,
+    ShardState,
+    give_way,
+    outcome_of,
+    outcome_of_error,
+    segments_of,
+    transactional_id,
+)
 from eventlog.read.position import SegmentPositions
 
 log = logging.getLogger("eventlog.mirror")

@@ -1,8 +1,13 @@
-"""A mirror's topic compared with the log, as far as the progress says that it was written: every event once, and nothing else."""
+"""A mirror's topic compared with the log, as far as the progress says that it was written: every event once, and nothing else.
 
+Counts and sums of every stretch of a segment are compared, and the events themselves where these differ. So there are two passes: the
+first sums stretches, a few numbers for thousands of events; the second looks only at those that differ, and at so many of them at the most.
+"""
+
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from struct import Struct, error
 from typing import Final
 
@@ -17,13 +22,17 @@ from eventlog.kafka.records import KIND_LETTERS
 from eventlog.mirror import progress
 from eventlog.mirror.book import Mirror
 from eventlog.mirror.broker import Kafka, TopicRecord
-from eventlog.mirror.comparison import STRETCHES_MAX, Close, Difference, Seen, Sums, differences, differing
 from eventlog.mirror.shards import segments_of
 from eventlog.read.position import EPOCH_MAX, SegmentPositions
 
 _OFF: Final = Struct(">iq")
 _STATE: Final = KIND_LETTERS[Kind.STATE]
 _LETTERS: Final = np.array([KIND_LETTERS[kind][0] for kind in Kind], np.int64)
+STRETCH: Final = 4_096  # offsets
+STRETCHES_MAX: Final = 64
+_FACTORS: Final = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F), np.uint64(0x165667B19E3779F9))
+Place = tuple[int, int]  # segment, stretch
+Event = tuple[int, int, int, int]  # segment, offset, id, letter of the kind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +41,35 @@ class ComparedRange:
 
     low: Ints
     high: Ints
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Seen:
+    """Some events of the log, or some records of a topic: `letters` are those of their kinds."""
+
+    segments: Ints
+    offsets: Ints
+    ids: Ints
+    letters: Ints
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def within(self, low: Ints, high: Ints) -> "Seen":
+        """Return those behind an id of their segment, and up to another."""
+        rows = (self.ids > low[self.segments]) & (self.ids <= high[self.segments])
+        return Seen(segments=self.segments[rows], offsets=self.offsets[rows], ids=self.ids[rows], letters=self.letters[rows])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """An event that only one side has, or has another number of times."""
+
+    segment: int
+    offset: int
+    id: int
+    in_log: int
+    in_topic: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,3 +171,64 @@ class Verifying:
             rows.append((segment, offset, id_, letter[0]))
         columns = np.array(rows, np.int64).reshape(-1, 4).T
         return Seen(segments=columns[0], offsets=columns[1], ids=columns[2], letters=columns[3])
+
+
+class Sums:
+    """What one side adds up to, stretch by stretch."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.stretches: dict[Place, tuple[int, int]] = {}
+
+    def add(self, seen: Seen) -> None:
+        """Take in more, in any order."""
+        if not len(seen):
+            return
+        self.count += len(seen)
+        places = seen.segments * (1 << 44) + seen.offsets // STRETCH
+        mixed = np.zeros(len(seen), np.uint64)
+        with np.errstate(over="ignore"):
+            for factor, column in zip(_FACTORS, (seen.ids, seen.offsets, seen.letters), strict=True):
+                mixed = (mixed ^ column.astype(np.uint64)) * factor
+                mixed ^= mixed >> np.uint64(29)
+            order = places.argsort(kind="stable")
+            found, firsts = np.unique(places[order], return_index=True)
+            sums = np.add.reduceat(mixed[order], firsts)
+        counts = np.diff(firsts, append=len(seen))
+        for place, count, total in zip(found.tolist(), counts.tolist(), sums.tolist(), strict=True):
+            key = place >> 44, place & ((1 << 44) - 1)
+            had = self.stretches.get(key, (0, 0))
+            self.stretches[key] = had[0] + count, (had[1] + total) & ((1 << 64) - 1)
+
+
+def differing(log: Sums, topic: Sums) -> list[Place]:
+    """Return the stretches in which two sides differ, rising."""
+    return sorted(
+        place for place in log.stretches.keys() | topic.stretches.keys() if log.stretches.get(place) != topic.stretches.get(place)
+    )
+
+
+@dataclass(slots=True)
+class Close:
+    """The events of a few stretches, one by one."""
+
+    places: frozenset[Place]
+    events: Counter[Event] = field(default_factory=Counter)
+
+    def add(self, seen: Seen) -> None:
+        """Take in those that are in the stretches."""
+        stretches = (seen.offsets // STRETCH).tolist()
+        rows = zip(seen.segments.tolist(), seen.offsets.tolist(), seen.ids.tolist(), seen.letters.tolist(), stretches, strict=True)
+        for segment, offset, id_, letter, stretch in rows:
+            if (segment, stretch) in self.places:
+                self.events[segment, offset, id_, letter] += 1
+
+
+def differences(log: Close, topic: Close) -> list[Difference]:
+    """Return what two sides do not have alike, in the order of the log."""
+    found = []
+    for event in sorted(log.events.keys() | topic.events.keys()):
+        segment, offset, id_, _ = event
+        if log.events[event] != topic.events[event]:
+            found.append(Difference(segment=segment, offset=offset, id=id_, in_log=log.events[event], in_topic=topic.events[event]))
+    return found

@@ -28,9 +28,8 @@ from eventlog.integrations.kafka.source import LogReading, SegmentsAnswer
 from eventlog.kafka.shape import Shape
 from eventlog.mirror.book import Mirror
 from eventlog.mirror.broker import Trouble
-from eventlog.mirror.outcomes import STANDING
 from eventlog.mirror.progress import SegmentProgress
-from eventlog.mirror.report import Report
+from eventlog.mirror.shards import STANDING, Report
 from eventlog.read.position import Position, SegmentPositions
 from eventlog.testing.kafka import FakeBrokers, FakeKafka
 from eventlog.wire.flow import ProcessBudget

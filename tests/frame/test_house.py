@@ -27,6 +27,7 @@ CUT = (
     "errors",
     "groups",
     "http",
+    "integrations.archive",
     "kafka",
     "mirror",
     "node",

@@ -16,7 +16,6 @@ from eventlog.client.avro import AvroFormat
 from eventlog.client.avro_columns import AvroColumns
 from eventlog.client.reading.typed import TypedObjects, Unfit
 from eventlog.errors import InvalidArgument, UnreadableValue
-from eventlog.integrations.archive.values import struct_of_fields
 from eventlog.predicate.avro import avro_json
 from eventlog.schema.avro import AvroSchema
 
@@ -79,12 +78,11 @@ class AvroForm:
         except UnreadableValue:
             return value
 
-    def one(self, item: Any) -> tuple[Any, bool]:
-        """Return a struct of one value, field by field, and whether all of them fit."""
+    def fields(self, item: Any) -> Sequence[Any] | None:
+        """Return one value field by field, None for each that does not fit; None where it is no object."""
         if not isinstance(item, dict):
-            return pa.nulls(1, self._type), False
-        columns = [_field(typed, item.get(field.name)) for field, typed in zip(self._type, self._fields, strict=True)]
-        return struct_of_fields(self._type, columns)
+            return None
+        return [_field(typed, item.get(field.name)) for field, typed in zip(self._type, self._fields, strict=True)]
 
     def text(self, value: bytes) -> str:
         """Return a value as its JSON, or as base64 where it is not of the schema."""

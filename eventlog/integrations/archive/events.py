@@ -2,10 +2,12 @@
 
 A row of the archive becomes what a node would have answered, so conditions, selections and everything that events can do are the
 same code and mean the same on both sides of the seam. The seam is one id: the archive has everything up to it, and the nodes are asked
-for what comes behind.
+for what comes behind. For code with an event loop files are read in a thread, and nothing but one batch at a time.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+import asyncio
+from collections.abc import AsyncGenerator, Collection, Iterator, Mapping
+from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -19,6 +21,7 @@ from eventlog.arrays import Ints
 from eventlog.batch.columns import Column, EventColumns, columns_of_joined, join_events, joined_of
 from eventlog.batch.join import Joined
 from eventlog.batch.marks import CONTENT
+from eventlog.client.client import Client
 from eventlog.client.formats import CacheFormat
 from eventlog.client.reading.batches import EventBatch
 from eventlog.client.reading.columns import checked_columns
@@ -26,12 +29,12 @@ from eventlog.client.reading.filtering import Parameters, Select, compiled_here,
 from eventlog.client.reading.pieces import NO_EVENTS, arrange, take_apart
 from eventlog.client.reading.wanted import position_after, segments_of
 from eventlog.client.values import CacheInfo
-from eventlog.errors import InvalidArgument
+from eventlog.errors import EventsTrimmed, InvalidArgument
 from eventlog.events import KIND_NAMES, EventSource, encode_headers
 from eventlog.hashing import hash_key, route_bytes, segment_of
-from eventlog.integrations.archive.noting import noted_for
 from eventlog.integrations.archive.ranges import RowBounds
-from eventlog.integrations.archive.reading import Archive
+from eventlog.integrations.archive.reading import Archive, noted_for, opened_for
+from eventlog.integrations.archive.table import TableIdentity
 from eventlog.wire.eventlog_pb2 import Part, PollAnswer
 
 if TYPE_CHECKING:
@@ -84,6 +87,30 @@ def event_batches(
             yield from source.event_batches(part.end, until_id=until_id, **options)
 
     return both()
+
+
+async def event_batches_async(
+    archive: Archive | None, client: Client, cache: str, from_id: int | None = None, *, until_id: int | None = None, **options: Any
+) -> AsyncGenerator[EventBatch, None]:
+    """Yield what `event_batches` yields, by a client with an event loop. Options and errors are those."""
+    check_options(options)
+    source, info = client.cache(cache), await client.describe_cache(cache)
+    identity = TableIdentity(cluster=client.cluster, cache=cache, cache_id=info.id)
+    if archive is None and info.archive and not (from_id and await _is_kept(client, cache, from_id, segments=options.get("segments"))):
+        archive = await asyncio.to_thread(opened_for, info.archive, identity)
+    at = from_id
+    if archive is not None:
+        archive.check(identity)
+        part = await asyncio.to_thread(ArchivePart, archive, facts_of(client, info), from_id, until_id=until_id, **options)
+        batches = part.batches()
+        while (batch := await asyncio.to_thread(_next_of, batches)) is not None:
+            yield batch
+        if not part.goes_on:
+            return
+        at = part.end
+    async with aclosing(source.event_batches(at, until_id=until_id, **options)) as found:
+        async for batch in found:
+            yield batch
 
 
 def check_options(options: Mapping[str, Any]) -> None:
@@ -269,3 +296,15 @@ def _headers(array: Any) -> Column:
     encoded = [encode_headers({name: bytes(value) for name, value in pairs or ()}) for pairs in array.to_pylist()]
     offsets = np.cumsum([0, *map(len, encoded)], dtype="<i4")
     return offsets.tobytes(), b"".join(encoded)
+
+
+async def _is_kept(client: Client, cache: str, after: int, *, segments: Collection[int] | None) -> bool:
+    try:
+        await client.cache(cache).poll(after, max_events=0, segments=segments)
+    except EventsTrimmed:
+        return False
+    return True
+
+
+def _next_of(batches: Iterator[EventBatch]) -> EventBatch | None:
+    return next(batches, None)

@@ -27,9 +27,8 @@ from eventlog.errors import ArchiveRefused, InvalidArgument, NoState, TimedOut
 from eventlog.events import Kind
 from eventlog.ids import time_of
 from eventlog.integrations.archive.columns import ArchiveColumns, columns_of, times_of
-from eventlog.integrations.archive.noting import noted
 from eventlog.integrations.archive.ranges import Range, RowBounds
-from eventlog.integrations.archive.reading import BATCH_ROWS, Archive, Told, untold
+from eventlog.integrations.archive.reading import BATCH_ROWS, Archive, Told, noted, untold
 from eventlog.integrations.archive.rounds import read_range
 
 _GONE: Final = (Kind.REMOVED.name, Kind.EXPIRED.name)

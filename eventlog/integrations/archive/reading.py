@@ -1,6 +1,9 @@
-"""An archive read without a node: its history in the order of ids, and whether all of it is as it was written."""
+"""An archive read without a node: its history in the order of ids, and whether all of it is as it was written.
 
-from collections.abc import Callable, Iterator, Sequence
+It is opened at its place, or as it is noted with a cache: then for what the nodes keep no more.
+"""
+
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -9,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from eventlog import blocking
-from eventlog.errors import ArchiveDamaged, ArchiveRefused, InvalidArgument
+from eventlog.errors import ArchiveDamaged, ArchiveRefused, EventsTrimmed, InvalidArgument
 from eventlog.ids import ID_MAX
 from eventlog.integrations.archive.digest import bounds_of, digest_of
 from eventlog.integrations.archive.files import FILE_MEMORY, FileMemory, read_batches, read_part, unpacked_bytes
@@ -290,6 +293,46 @@ class Archive:
         if len(rows) != committed.events or digest_of(rows) != committed.digest:
             why = f"ids {committed.after} to {committed.upto} are {len(rows)} events, and not those {committed.events} that were committed"
             raise ArchiveDamaged(file=self.address, why=why)
+
+
+def noted(client: blocking.Client, cache: str) -> Archive | None:
+    """Open the archive that is noted with a cache, None where none is.
+
+    Raises:
+        ArchiveRefused: there is none at that place, or another cache's; says how to do without.
+        ArchiveUnreachable: the object store does not answer.
+    """
+    place = client.describe_cache(cache).archive
+    return opened_for(place, identity_of(client, cache)) if place else None
+
+
+def opened_for(place: str, identity: TableIdentity) -> Archive:
+    """Open an archive that is noted with the cache of an identity. Raises as `noted`."""
+    try:
+        found = open_archive(place)
+        found.check(identity)
+    except ArchiveRefused as error:
+        cache = identity.cache
+        why = f"{error.why}; it is noted with cache {cache!r}, until: eventlog cache alter {cache} --no-archive"
+        raise ArchiveRefused(path=place, why=why) from error
+    return found
+
+
+def noted_for(client: blocking.Client, cache: str, after: int | None, *, segments: Collection[int] | None = None) -> Archive | None:
+    """Open the noted archive where a read behind an id needs it: it begins with the first event of all, or retention has passed the id.
+
+    Raises as `noted`.
+    """
+    return noted(client, cache) if not after or not is_kept(client.cache(cache), after, segments=segments) else None
+
+
+def is_kept(cache: blocking.Cache, after: int, *, segments: Collection[int] | None = None) -> bool:
+    """Return whether the nodes keep everything behind an id."""
+    try:
+        cache.poll(after, max_events=0, segments=segments)
+    except EventsTrimmed:
+        return False
+    return True
 
 
 def _only(table: pa.Table, bounds: RowBounds) -> pa.Table:

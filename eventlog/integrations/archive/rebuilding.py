@@ -1,29 +1,36 @@
-"""A cache as it was at an id, made anew as a cache or a table: what the last event of each key says, in its archive and in the log."""
+"""A cache as it was at an id, made anew as a cache or a table: what the last event of each key says, in its archive and in the log.
 
+The table of entries is a Delta table that one commit makes: it is there as a whole or not at all.
+"""
+
+import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from deltalake import DeltaTable, write_deltalake
+from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from eventlog import blocking
-from eventlog.errors import CacheExists, InvalidArgument
+from eventlog.errors import ArchiveRefused, CacheExists, InvalidArgument
 from eventlog.ids import ID_MAX
 from eventlog.integrations.archive.columns import state_batch, times_of
-from eventlog.integrations.archive.entries_table import write_entries
 from eventlog.integrations.archive.folding import check_final, fold, late_segment
-from eventlog.integrations.archive.place import place_of
+from eventlog.integrations.archive.place import ArchivePlace, place_of, told_of
 from eventlog.integrations.archive.reading import Archive, Told, untold
-from eventlog.integrations.archive.table import identity_of
+from eventlog.integrations.archive.table import TableIdentity, identity_of
 from eventlog.limits import STAGE_KEEP_MS_MAX
 
 _ROWS: Final = 20_000
 _ENTRIES: Final = 10_000
 VERSION_HEADER: Final = "eventlog.version"
 """The header of an entry of a rebuilt cache that has the version it had before."""
+_FORM: Final = 1
+_LOG: Final = "_delta_log"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,3 +145,39 @@ def _beside(cache: blocking.Cache, state: pa.Table, names: list[str], *, upto: i
             table = pa.Table.from_batches([found]).rename_columns(["id", "key", "value"])
             old = table.filter(pc.less_equal(table.column("id"), upto))
             yield old, len(old.select(names).join(state.select(names), keys=names, join_type="left semi"))
+
+
+def write_entries(place: ArchivePlace, entries: pa.Table, *, of: TableIdentity, as_of: int) -> None:
+    """Write entries as a new table; one of the same cache at the same id stays as it is. Durable when this returns.
+
+    Raises:
+        ArchiveRefused: there is a table already, of something else.
+        ArchiveUnreachable: the place does not answer.
+    """
+    told = {"entries": _FORM, **asdict(of), "as_of": as_of}
+    if not _check(place, told):
+        place.make()
+        try:
+            with place.reached():
+                write_deltalake(place.address, entries, name=of.cache, description=json.dumps(told))
+        except DeltaError as error:
+            if not _check(place, told):  # of two at once, one makes it
+                raise ArchiveRefused(path=place.address, why=told_of(error)) from error
+    with place.reached():
+        paths = pa.table(DeltaTable(place.address).get_add_actions()).column("path").to_pylist()
+    place.settle("", sorted(paths))
+    place.settle(_LOG, [f"{0:020}.json"])
+
+
+def _check(place: ArchivePlace, told: dict[str, object]) -> bool:
+    """Return whether the table is there. Raises ArchiveRefused where it is another one."""
+    try:
+        with place.reached():
+            found = DeltaTable(place.address)
+    except TableNotFoundError:
+        return False
+    except DeltaError as error:
+        raise ArchiveRefused(path=place.address, why=told_of(error)) from error
+    if found.metadata().description != json.dumps(told):
+        raise ArchiveRefused(path=place.address, why=f"it is a table, and not of cache {told['cache']} at id {told['as_of']}")
+    return True

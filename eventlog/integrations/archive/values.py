@@ -127,8 +127,8 @@ class ValueForm(Protocol):
         """Return structs. Raises Unfit or `msgspec.MsgspecError`: one does not fit."""
         ...
 
-    def one(self, item: Any) -> tuple[Any, bool]:
-        """Return a struct of one value, field by field, and whether all of them fit."""
+    def fields(self, item: Any) -> Sequence[Any] | None:
+        """Return one value field by field, None for each that does not fit; None where it is no object."""
         ...
 
     def text(self, value: bytes) -> str:
@@ -178,7 +178,7 @@ class ValueColumns:
                 self._take(values[:middle], items[:middle], structs, texts)
                 self._take(values[middle:], items[middle:], structs, texts)
                 return
-            struct, fits = self._form.one(items[0])
+            struct, fits = _struct_of_fields(self.type, self._form.fields(items[0]))
             structs.append(struct)
             texts.append(pa.nulls(1, pa.string()) if fits or values[0] is None else self._text(values[0]))
         else:
@@ -202,14 +202,12 @@ class _JsonForm:
     def items(self, values: Sequence[bytes | None]) -> Sequence[bytes | None]:
         return values
 
-    def one(self, item: bytes | None) -> tuple[Any, bool]:
+    def fields(self, item: bytes | None) -> Sequence[Any] | None:
         try:
             given = msgspec.json.decode(item or b"null", type=dict[str, msgspec.Raw])
         except msgspec.MsgspecError:
-            return pa.nulls(1, self._type), False
-        return struct_of_fields(
-            self._type, [_field(typed, given.get(field.name)) for field, typed in zip(self._type, self._fields, strict=True)]
-        )
+            return None
+        return [_field(typed, given.get(field.name)) for field, typed in zip(self._type, self._fields, strict=True)]
 
     def text(self, value: bytes) -> str:
         return value.decode(errors="replace")
@@ -221,8 +219,10 @@ def _avro_form(schema: str, kind: pa.StructType) -> ValueForm:
     return AvroForm(schema, kind)
 
 
-def struct_of_fields(kind: pa.StructType, columns: Sequence[Any]) -> tuple[Any, bool]:
-    """Return a struct of one row, null for a field whose column is None, and whether there was none."""
+def _struct_of_fields(kind: pa.StructType, columns: Sequence[Any] | None) -> tuple[Any, bool]:
+    """Return a struct of one row, null for a field whose column is None, and whether there was none; null where there are no columns."""
+    if columns is None:
+        return pa.nulls(1, kind), False
     arrays = [pa.nulls(1, field.type) if column is None else column for field, column in zip(kind, columns, strict=True)]
     return pa.StructArray.from_arrays(arrays, fields=list(kind)), all(column is not None for column in columns)
 

@@ -22,10 +22,9 @@ from eventlog.blocking import Client
 from eventlog.errors import BadValue, InvalidArgument, TooLarge
 from eventlog.integrations.archive.auditing import audit as audit_here
 from eventlog.integrations.archive.merging import compact as compact_here
-from eventlog.integrations.archive.noting import noted
 from eventlog.integrations.archive.place import ArchivePlace, place_of
 from eventlog.integrations.archive.ranges import Range
-from eventlog.integrations.archive.reading import Archive, open_archive
+from eventlog.integrations.archive.reading import Archive, noted, open_archive
 from eventlog.integrations.archive.rebuilding import rebuild as rebuild_here
 from eventlog.integrations.archive.rounds import Made, Run, write_range
 from eventlog.integrations.archive.rounds import archive as archive_here

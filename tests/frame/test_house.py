@@ -28,6 +28,7 @@ CUT = (
     "groups",
     "http",
     "integrations.archive",
+    "integrations.kafka",
     "kafka",
     "mirror",
     "node",

@@ -12,8 +12,8 @@ from aiokafka.record.default_records import DefaultRecordBatch
 from confluent_kafka import Consumer
 from confluent_kafka import TopicPartition as ConfluentPartition
 
-from eventlog.integrations.kafka.batches import ReadyBatch, builders_of, takes_ready_batches
 from eventlog.integrations.kafka.broker import AioWriter, pass_over_forgotten, trouble_of
+from eventlog.integrations.kafka.protocol import ReadyBatch, builders_of, takes_ready_batches
 from eventlog.kafka.envelope import batches_of
 from eventlog.kafka.shape import Shape
 from eventlog.mirror.broker import Trouble

@@ -31,8 +31,7 @@ from aiokafka.errors import (
 )
 
 from eventlog.errors import KafkaFailed
-from eventlog.integrations.kafka.batches import builders_of
-from eventlog.integrations.kafka.producers import DescribeProducers, open_of
+from eventlog.integrations.kafka.protocol import DescribeProducers, builders_of, open_of
 from eventlog.integrations.kafka.shared_reads import SharedReads
 from eventlog.kafka.records import RecordBatch
 from eventlog.limits import MIRROR_BATCH_BYTES_MAX

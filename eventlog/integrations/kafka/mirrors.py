@@ -30,11 +30,10 @@ from eventlog.errors import (
 )
 from eventlog.ids import TIME_SHIFT, FlakeClock
 from eventlog.integrations.kafka.mirror_answers import begin_at, is_behind, shown, told
-from eventlog.integrations.kafka.registries import INTERNAL, HttpRegistry, MirrorRegistry, OwnRegistry
+from eventlog.integrations.kafka.registries import INTERNAL, HttpRegistry, MirrorRegistry, OwnRegistry, compatible, registered, shape_of
 from eventlog.integrations.kafka.shard import Shard
 from eventlog.integrations.kafka.signals import Signals
 from eventlog.integrations.kafka.source import Inside, Source
-from eventlog.integrations.kafka.telling import compatible, registered, shape_of
 from eventlog.integrations.kafka.verifying import Verifying
 from eventlog.kafka.letters import PARTITIONS
 from eventlog.kafka.shape import Shape

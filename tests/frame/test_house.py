@@ -29,6 +29,7 @@ CUT = (
     "http",
     "integrations.archive",
     "integrations.kafka",
+    "integrations.rollup",
     "kafka",
     "mirror",
     "node",

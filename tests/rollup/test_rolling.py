@@ -22,9 +22,8 @@ from eventlog.errors import BadPredicate, CacheNotFound, EventsTrimmed, InvalidA
 from eventlog.integrations import archive as archives
 from eventlog.integrations import rollup as rollups
 from eventlog.integrations.rollup.gathering import added
-from eventlog.integrations.rollup.rolling import Job, RolledUp, count_piece
+from eventlog.integrations.rollup.rolling import Job, RolledUp, RollupPiece, count_piece
 from eventlog.integrations.rollup.sketches import STANDARD_ERROR
-from eventlog.integrations.rollup.sources import RollupPiece
 from tests.archive.s3 import s3_server
 from tests.process.nodes import NodeProcess
 

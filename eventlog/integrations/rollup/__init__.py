@@ -1,9 +1,8 @@
 """Rollups: what the events of each window come to, as a Delta table that is continued window by window (`eventlog[archive]`).
 
 A window is a range of ids, because an id begins with its time; it is closed once nothing can come into it any more. `definition` says what
-is counted, `gathering` counts in tasks, `sketches` tell about how many keys there are, `sources` reads a cache or an archive, `table`
-keeps the results and says how far they are, and `rolling` goes from the one to the other. What is here is loaded when it is first asked
-for.
+is counted, `gathering` counts in tasks, `sketches` tell about how many keys there are, `table` keeps the results and says how far they
+are, and `rolling` goes from a cache or an archive to it. What is here is loaded when it is first asked for.
 """
 
 from importlib import import_module

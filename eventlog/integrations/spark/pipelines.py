@@ -29,10 +29,9 @@ from eventlog.integrations.archive.rebuilding import rebuild as rebuild_here
 from eventlog.integrations.archive.rounds import Made, Run, write_range
 from eventlog.integrations.archive.rounds import archive as archive_here
 from eventlog.integrations.pipeline_rows import Took, archive_row, audit_row, compact_row, load_row, rebuild_row, rollup_row
-from eventlog.integrations.rollup.rolling import Job, count_piece
+from eventlog.integrations.rollup.rolling import Job, RollupPiece, count_piece
 from eventlog.integrations.rollup.rolling import Run as Count
 from eventlog.integrations.rollup.rolling import rollup as rollup_here
-from eventlog.integrations.rollup.sources import RollupPiece
 from eventlog.integrations.spark.file_rows import PIECE_BYTES, FilePiece, pieces_of, writes_of
 from eventlog.integrations.spark.layout import Layout
 from eventlog.integrations.spark.loading import LoadFile, LoadShape, load_files

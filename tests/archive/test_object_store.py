@@ -22,8 +22,7 @@ from eventlog.integrations.archive.place import place_of
 from eventlog.integrations.archive.ranges import Range
 from eventlog.integrations.archive.rounds import write_range
 from eventlog.integrations.archive.table import ArchiveTable, Round, identity_of
-from eventlog.integrations.spark.file_rows import pieces_of, writes_of
-from eventlog.integrations.spark.loading import LoadShape, load_files
+from eventlog.integrations.spark.loading import LoadShape, load_files, pieces_of, writes_of
 from tests.archive.s3 import free_port, s3_server
 from tests.process.module_node import SEGMENTS
 from tests.process.nodes import NodeProcess

@@ -27,6 +27,7 @@ CUT = (
     "errors",
     "groups",
     "http",
+    "integrations",
     "integrations.archive",
     "integrations.kafka",
     "integrations.rollup",

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from eventlog.errors import InvalidArgument
 from eventlog.integrations.archive.avro_values import avro_struct
 from eventlog.integrations.archive.values import ValueColumns, ddl_of, struct_of, type_of
-from eventlog.integrations.spark.values import SparkShape
+from eventlog.integrations.spark.columns import SparkShape
 from tests.spark.test_values import LEAVES as SPARK_LEAVES
 
 TEXTS: dict[str, dict[Any, Any]] = {  # what may stand in text, by the type that takes it

@@ -18,8 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eventlog.errors import InvalidArgument
-from eventlog.integrations.spark.file_rows import pieces_of, writes_of
-from eventlog.integrations.spark.loading import LoadFile, LoadShape, load_files
+from eventlog.integrations.spark.loading import LoadFile, LoadShape, load_files, pieces_of, writes_of
 from tests.examples import examples
 
 SHAPE = LoadShape(key="id")

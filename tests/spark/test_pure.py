@@ -12,11 +12,11 @@ from eventlog.errors import CacheRecreated, InvalidArgument, PositionMismatch
 from eventlog.ids import ID_MAX
 from eventlog.integrations.archive.columns import ArchiveColumns
 from eventlog.integrations.archive.ranges import PARTITION_BYTES_MIN, PARTITION_EVENTS_MIN, PARTITIONS_MAX, ranges_of
+from eventlog.integrations.spark.columns import check_columns
 from eventlog.integrations.spark.offsets import Scope, after_of, id_of, offset_of
 from eventlog.integrations.spark.options import Start, check_stream, read_options, sink_options
 from eventlog.integrations.spark.releases import check_release
 from eventlog.integrations.spark.travelling import own_version
-from eventlog.integrations.spark.values import check_columns
 
 NEEDED = {"servers": "a:1,b:2", "cache": "c"}
 SCOPE = Scope(cluster="c-1", cache="orders", cache_id=7)

@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 
 from eventlog.errors import InvalidArgument
 from eventlog.integrations.archive.values import ValueColumns, ddl_of, struct_of, type_of
-from eventlog.integrations.spark.options import SourceOptions, read_options
-from eventlog.integrations.spark.values import (
+from eventlog.integrations.spark.columns import (
     SparkShape,
     inferred_struct,
     shown_columns,
     with_values,
 )
+from eventlog.integrations.spark.options import SourceOptions, read_options
 
 ORDER = "customer STRING, total DOUBLE, n BIGINT"
 

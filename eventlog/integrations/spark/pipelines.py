@@ -32,9 +32,8 @@ from eventlog.integrations.pipeline_rows import Took, archive_row, audit_row, co
 from eventlog.integrations.rollup.rolling import Job, RollupPiece, count_piece
 from eventlog.integrations.rollup.rolling import Run as Count
 from eventlog.integrations.rollup.rolling import rollup as rollup_here
-from eventlog.integrations.spark.file_rows import PIECE_BYTES, FilePiece, pieces_of, writes_of
-from eventlog.integrations.spark.layout import Layout
-from eventlog.integrations.spark.loading import LoadFile, LoadShape, load_files
+from eventlog.integrations.spark.columns import Layout
+from eventlog.integrations.spark.loading import PIECE_BYTES, FilePiece, LoadFile, LoadShape, load_files, pieces_of, writes_of
 from eventlog.integrations.spark.options import SinkOptions, SourceOptions
 from eventlog.integrations.spark.session import client_of
 from eventlog.integrations.spark.sink import lay_ready

@@ -16,10 +16,10 @@ from eventlog.integrations.archive.ranges import Range, RowBounds, ranges_of
 from eventlog.integrations.archive.reading import Archive, noted_for, open_archive
 from eventlog.integrations.archive.rounds import range_batches
 from eventlog.integrations.archive.table import File
+from eventlog.integrations.spark.columns import SparkShape
 from eventlog.integrations.spark.options import SourceOptions, Start
 from eventlog.integrations.spark.pushing import Pushed
 from eventlog.integrations.spark.session import client_of
-from eventlog.integrations.spark.values import SparkShape
 from eventlog.read.token import from_text
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from pyspark.sql.types import ArrayType, BooleanType, DataType, MapType, StructT
 
 from eventlog import blocking
 from eventlog.errors import InvalidArgument
-from eventlog.integrations.spark.layout import Layout, layout_of
+from eventlog.integrations.spark.columns import Layout, layout_of
 from eventlog.integrations.spark.options import SinkOptions
 from eventlog.integrations.spark.session import QUERY, client_of
 from eventlog.limits import BATCH_EVENTS_MAX, GROUP_BYTES_MAX

@@ -36,14 +36,7 @@ from eventlog.integrations.archive.folding import state as entries_at
 from eventlog.integrations.archive.ranges import RowBounds, ranges_of
 from eventlog.integrations.archive.reading import open_archive
 from eventlog.integrations.archive.values import CORRUPT, STRUCT, ddl_of, struct_of
-from eventlog.integrations.spark.options import SourceOptions, Start, check_stream, read_options, sink_options
-from eventlog.integrations.spark.pushing import CacheFacts, ColumnComparison, Operator, push
-from eventlog.integrations.spark.reading import FoldRange, RangePartition, SourceReading, range_in
-from eventlog.integrations.spark.releases import takes_limits
-from eventlog.integrations.spark.session import client_of
-from eventlog.integrations.spark.sink import BatchWriter, StreamWriter, frame_layout
-from eventlog.integrations.spark.stream import EventsStreamReader
-from eventlog.integrations.spark.values import (
+from eventlog.integrations.spark.columns import (
     INFER,
     INFER_EVENTS,
     SparkShape,
@@ -53,6 +46,13 @@ from eventlog.integrations.spark.values import (
     spark_type,
     with_values,
 )
+from eventlog.integrations.spark.options import SourceOptions, Start, check_stream, read_options, sink_options
+from eventlog.integrations.spark.pushing import CacheFacts, ColumnComparison, Operator, push
+from eventlog.integrations.spark.reading import FoldRange, RangePartition, SourceReading, range_in
+from eventlog.integrations.spark.releases import takes_limits
+from eventlog.integrations.spark.session import client_of
+from eventlog.integrations.spark.sink import BatchWriter, StreamWriter, frame_layout
+from eventlog.integrations.spark.stream import EventsStreamReader
 
 if TYPE_CHECKING:
     import pyarrow as pa

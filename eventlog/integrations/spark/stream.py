@@ -11,11 +11,11 @@ from eventlog.client.reports import Plan
 from eventlog.errors import EventLogError, EventsTrimmed, Unavailable
 from eventlog.ids import id_before, time_of
 from eventlog.integrations.archive.holding import hold_behind
+from eventlog.integrations.spark.columns import SparkShape
 from eventlog.integrations.spark.offsets import Losses, Reported, Scope, after_of, id_of, offset_of, report_of
 from eventlog.integrations.spark.options import SourceOptions, Start
 from eventlog.integrations.spark.reading import RangePartition, SourceReading
 from eventlog.integrations.spark.session import client_of
-from eventlog.integrations.spark.values import SparkShape
 from eventlog.limits import CLOCK_AHEAD_MS_MAX
 
 if TYPE_CHECKING:

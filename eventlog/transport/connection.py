@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection
 from heapq import heapify, heappop, heappush
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from eventlog.errors import ClientClosed, EventLogError, TimedOut, tellable
 from eventlog.transport.link import Link
@@ -28,18 +28,8 @@ from eventlog.wire.session import (
 )
 
 Dispatch = Callable[["Exchange"], None]
-
-
-class Receiver(Protocol):
-    """What is told of an answer at once, while it is being received: no future, no turn of the loop."""
-
-    def answered(self, reply: Reply) -> None:
-        """Take the answer."""
-        ...
-
-    def failed(self, error: EventLogError) -> None:
-        """Take note that there is none."""
-        ...
+Told = Callable[[Reply | EventLogError], None]
+"""Is told of an answer, or why there is none, while that is being received: no future, no turn of the loop."""
 
 
 class _Arrival:
@@ -111,11 +101,11 @@ class Connection(Link):
             self._start_timer()
         return future
 
-    def post(self, receiver: Receiver, message: Message, *buffers: object) -> None:
-        """Ask, and have `receiver` told, once. Raises as `send`."""
+    def post(self, told: Told, message: Message, *buffers: object) -> None:
+        """Ask, and have `told` called once. Raises as `send`."""
         if self.is_closed:
             raise self.lost()
-        _, frame = self.session.ask(message, buffers, token=receiver)
+        _, frame = self.session.ask(message, buffers, token=told)
         self.write_frame(frame)
 
     async def request(self, message: Message, *buffers: object, timeout_ms: int = 0) -> Reply:
@@ -180,7 +170,7 @@ class Connection(Link):
         outgoing = reply.outgoing
         token, outgoing.token = outgoing.token, None  # no cycle for the collector to find
         if not isinstance(token, asyncio.Future):
-            token.answered(reply)
+            token(reply)
             return
         if outgoing.kind == "hello":
             self.on_welcomed(reply.message)
@@ -246,12 +236,14 @@ class Connection(Link):
 
 
 def _fail(outgoing: Outgoing, error: EventLogError) -> None:
-    own = failure_of(outgoing.kind, error)
-    if not isinstance(outgoing.token, asyncio.Future):
-        outgoing.token.failed(own)
-    elif not outgoing.token.done():
-        outgoing.token.set_exception(own)
-        outgoing.token.exception()  # a caller that dropped the future does not want to hear of it
+    own, token = failure_of(outgoing.kind, error), outgoing.token
+    if isinstance(token, Stream):
+        token.failed(own)
+    elif not isinstance(token, asyncio.Future):
+        token(own)
+    elif not token.done():
+        token.set_exception(own)
+        token.exception()  # a caller that dropped the future does not want to hear of it
 
 
 class Exchange:

@@ -14,6 +14,7 @@ from eventlog.node.cluster.peers import PeerOptions, Peers, is_of_member, peer_o
 from eventlog.transport.server import Server, ServerOptions, bind
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message
+from eventlog.wire.session import Reply
 from tests.process.transport_ends import connected, run, until
 
 PATIENT = PeerOptions(beat_ms=20, silent_ms_max=60_000, dial_ms_max=60_000, pause_ms_min=5, pause_ms_max=20, bytes_in_flight_max=1000)
@@ -417,34 +418,25 @@ def test_bytes_of_what_was_posted_count_until_it_is_answered_or_refused():
     async def main():
         async with members(Member(1), Member(2)) as (one, two):
             await until(lambda: one.told)
-            heard = Heard()
+            heard = []
+
+            def told(outcome):
+                heard.append(outcome.message.write_answer.id if isinstance(outcome, Reply) else outcome.code)
+
             for _ in range(2):
-                one.peers.post(2, heard, Message(write=pb.Write()), bytes(400))
+                one.peers.post(2, told, Message(write=pb.Write()), bytes(400))
             with pytest.raises(Overloaded):
-                one.peers.post(2, heard, Message(write=pb.Write()), bytes(400))
+                one.peers.post(2, told, Message(write=pb.Write()), bytes(400))
             await until(lambda: len(two.held) == 2)
             two.held[0][1].answer(Message(write_answer=pb.WriteAnswer(id=7)))
             two.held[1][1].fail(BadMessage(why="no"))
-            await until(lambda: len(heard.told) == 2)
-            assert heard.told == [7, BadMessage.code]
+            await until(lambda: len(heard) == 2)
+            assert heard == [7, BadMessage.code]
             for _ in range(2):
-                one.peers.post(2, heard, Message(write=pb.Write()), bytes(400))
+                one.peers.post(2, told, Message(write=pb.Write()), bytes(400))
             await until(lambda: len(two.held) == 4)
 
     run(main)
-
-
-class Heard:
-    """A receiver of answers to writes."""
-
-    def __init__(self):
-        self.told = []
-
-    def answered(self, reply):
-        self.told.append(reply.message.write_answer.id)
-
-    def failed(self, error):
-        self.told.append(error.code)
 
 
 def test_a_member_that_is_no_more_is_let_go_of():

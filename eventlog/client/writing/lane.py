@@ -6,6 +6,7 @@ What must be numbered how, and sent again when, is decided by `routing.window`.
 import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -177,7 +178,7 @@ class Lane:
         else:
             message = plain_request(frame.cache, producer, len(contents.counts))
         try:
-            connection.post(_Sent(self, frame, connection), message, *contents.body.buffers(frame.sequences))
+            connection.post(partial(self.answered, frame, connection), message, *contents.body.buffers(frame.sequences))
         except ConnectionLost:
             return  # `lost` deals with this frame, too
         except EventLogError as error:
@@ -199,15 +200,15 @@ class Lane:
         self.refusal, self._refusals = None, 0
         self._shared.rejoin(self.segment)
 
-    def failed(self, frame: WriteFrame, error: EventLogError) -> None:
-        """Take note of an error instead of an answer, and send what waited for that."""
-        self.refused(frame, error)
-        self._shared.answered(self)
-
-    def answered(self, frame: WriteFrame, reply: Reply) -> None:
-        """Take note of an answer, and send what waited for it."""
+    def answered(self, frame: WriteFrame, connection: Connection, outcome: Reply | EventLogError) -> None:
+        """Take note of what came back on `connection`, an answer or an error, and send what waited for it."""
+        if isinstance(outcome, EventLogError):
+            if not connection.is_closed:  # else all frames are lost at once
+                self.refused(frame, outcome)
+                self._shared.answered(self)
+            return
         self._active_at = self._loop.time()
-        answer, contents = reply.message.write_answer, frame.content
+        answer, contents = outcome.message.write_answer, frame.content
         ledger = contents.ledger
         if answer.has_previous:
             ledger.previous = answer.previous
@@ -219,7 +220,7 @@ class Lane:
             if self._shared.undecided.decided(frame):
                 ledger.accept_one(answer.id, answer.kind)
         else:
-            self._read(frame, answer, reply.body)
+            self._read(frame, answer, outcome.body)
         self._shared.answered(self)
 
     def _read(self, frame: WriteFrame, answer: WriteAnswer, body: memoryview) -> None:
@@ -363,24 +364,6 @@ class Lane:
 
     def _fail(self, frame: WriteFrame, error: EventLogError) -> None:
         self._shared.undecided.fail(frame, error)
-
-
-class _Sent:
-    """A frame on its way."""
-
-    __slots__ = ("_connection", "_frame", "_lane")
-
-    def __init__(self, lane: Lane, frame: WriteFrame, connection: Connection) -> None:
-        self._lane = lane
-        self._frame = frame
-        self._connection = connection
-
-    def answered(self, reply: Reply) -> None:
-        self._lane.answered(self._frame, reply)
-
-    def failed(self, error: EventLogError) -> None:
-        if not self._connection.is_closed:  # else all frames are lost at once
-            self._lane.failed(self._frame, error)
 
 
 STALLED_S = 0.3  # a disk that is slow answers within that

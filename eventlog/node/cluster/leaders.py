@@ -1,6 +1,7 @@
 """Which node takes the requests of each segment, as far as this one knows; and word to clients when that changes."""
 
 import asyncio
+from functools import partial
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -68,28 +69,12 @@ class Leaders:
             self._clients.pop(connection, None)
         elif not connection.session.outgoing and not is_of_member(connection):
             try:
-                connection.post(_ToldClient(self, connection, self._told), Message(topology_changed=pb.TopologyChanged(epoch=self._told)))
+                told = partial(self._heard, connection, self._told)
+                connection.post(told, Message(topology_changed=pb.TopologyChanged(epoch=self._told)))
             except EventLogError:
                 self._clients.pop(connection, None)  # it reads nothing any more
 
-    def heard(self, connection: Connection, epoch: int) -> None:
-        """Take note that a client knows of `epoch`."""
-        if epoch < self._told:
+    def _heard(self, connection: Connection, epoch: int, outcome: Reply | EventLogError) -> None:
+        """Tell a client that knows of `epoch` what has changed meanwhile."""
+        if isinstance(outcome, Reply) and epoch < self._told:
             self._tell_one(connection)
-
-
-class _ToldClient:
-    """Takes a client's answer to what it was told."""
-
-    def __init__(self, leaders: Leaders, connection: Connection, epoch: int) -> None:
-        self._leaders = leaders
-        self._connection = connection
-        self._epoch = epoch
-
-    def answered(self, reply: Reply) -> None:
-        """Tell it what has changed meanwhile."""
-        del reply
-        self._leaders.heard(self._connection, self._epoch)
-
-    def failed(self, error: EventLogError) -> None:
-        """Take note that there is none."""

@@ -12,6 +12,7 @@ import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from secrets import token_bytes
 from typing import Any, Protocol
 
@@ -21,7 +22,7 @@ from eventlog.limits import PEER_BYTES_IN_FLIGHT_MAX, PEER_SILENT_MS_MAX
 from eventlog.node.background import due
 from eventlog.node.cluster.greeting import NONCE_BYTES, PEER_VERSION, Greeting, PeerIdentity, check_greeting
 from eventlog.transport.connect import connect
-from eventlog.transport.connection import Connection, Exchange, Receiver
+from eventlog.transport.connection import Connection, Exchange, Told
 from eventlog.transport.greeting import GreetingOptions
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message
@@ -89,50 +90,10 @@ class _Peer:
         self.heard_at = now
         self.clock_ahead_ms: int | None = None  # its wall clock minus ours
         self.bytes_in_flight = 0
-        self.beat: _Beat | None = None  # that is not answered yet
+        self.beaten: Connection | None = None  # on which a beat is not answered yet
         self.word: bool | None = None  # what `lost` said last; None: nothing since it was connected
         self.again = asyncio.Event()  # dial now
         self.task: asyncio.Task[None] | None = None
-
-
-class _Posted:
-    """What was asked of a member: its bytes count until the answer is there."""
-
-    __slots__ = ("_peer", "_receiver", "_size")
-
-    def __init__(self, peer: _Peer, size: int, receiver: Receiver) -> None:
-        self._peer = peer
-        self._size = size
-        self._receiver = receiver
-
-    def answered(self, reply: Reply) -> None:
-        self._peer.bytes_in_flight -= self._size
-        self._receiver.answered(reply)
-
-    def failed(self, error: EventLogError) -> None:
-        self._peer.bytes_in_flight -= self._size
-        self._receiver.failed(error)
-
-
-class _Beat:
-    """A sign of life that was asked of a member."""
-
-    __slots__ = ("_peer", "_peers")
-
-    def __init__(self, peers: "Peers", peer: _Peer) -> None:
-        self._peers = peers
-        self._peer = peer
-
-    def answered(self, reply: Reply) -> None:
-        self._end()
-        self._peers.beaten(self._peer, reply.message.beat_answer)
-
-    def failed(self, error: EventLogError) -> None:  # noqa: ARG002 -- a connection that ends says so itself
-        self._end()
-
-    def _end(self) -> None:
-        if self._peer.beat is self:
-            self._peer.beat = None
 
 
 class Peers:
@@ -226,11 +187,16 @@ class Peers:
         answer.add_done_callback(answered)
         return answer
 
-    def post(self, number: int, receiver: Receiver, message: Message, *buffers: Any) -> None:
-        """Ask a member, and have `receiver` told while the answer is being received, as `Connection.post` does. Raises as `send`."""
+    def post(self, number: int, told: Told, message: Message, *buffers: Any) -> None:
+        """Ask a member, and have `told` called while the answer is being received, as `Connection.post` does. Raises as `send`."""
         connection = self.connection(number)
         peer, size = self._peers[number], self._size(number, buffers)
-        connection.post(_Posted(peer, size, receiver), message, *buffers)
+
+        def answered(outcome: Reply | EventLogError) -> None:
+            peer.bytes_in_flight -= size
+            told(outcome)
+
+        connection.post(answered, message, *buffers)
         peer.bytes_in_flight += size
 
     def _size(self, number: int, buffers: Sequence[Any]) -> int:
@@ -449,7 +415,7 @@ class Peers:
         incarnation = session.member.incarnation
         log.info("peer_connected number=%d address=%s incarnation=%s", peer.number, peer.address, incarnation)
         peer.connection, peer.incarnation, peer.key, peer.word, peer.complaint = connection, incarnation, session.key, None, ""
-        peer.heard_at, peer.beat = self._now(), None
+        peer.heard_at, peer.beaten = self._now(), None
         connection.on_close = lambda _: self._ended(peer)
         for hook in self.hooks.connected:
             hook(peer.number, incarnation)
@@ -488,23 +454,28 @@ class Peers:
         if (now - peer.heard_at) * 1000 >= self._options.silent_ms_max:
             log.warning("peer_silent number=%d ms=%d", peer.number, (now - peer.heard_at) * 1000)
             connection.abort()
-        elif peer.beat is None:
+        elif peer.beaten is None:
             self._beat(peer)
 
     def _beat(self, peer: _Peer) -> None:
-        if peer.connection is None:
+        connection = peer.connection
+        if connection is None:
             return
-        beat = _Beat(self, peer)
         try:
-            peer.connection.post(beat, Message(beat=pb.Beat(revision=self.revision, now_ms=self._wall_ms())))
+            beat = Message(beat=pb.Beat(revision=self.revision, now_ms=self._wall_ms()))
+            connection.post(partial(self._beaten, peer, connection), beat)
         except (ConnectionLost, Overloaded):
             return  # its end is told, or its answers will be heard
-        peer.beat = beat
+        peer.beaten = connection
 
-    def beaten(self, peer: _Peer, answer: pb.BeatAnswer) -> None:
+    def _beaten(self, peer: _Peer, connection: Connection, outcome: Reply | EventLogError) -> None:
         """Take the answer to a beat."""
-        peer.clock_ahead_ms = answer.now_ms - self._wall_ms()
-        self._heard_revision(peer.number, answer.revision)
+        if peer.beaten is connection:
+            peer.beaten = None
+        if isinstance(outcome, Reply):  # a connection that ends says so itself
+            answer = outcome.message.beat_answer
+            peer.clock_ahead_ms = answer.now_ms - self._wall_ms()
+            self._heard_revision(peer.number, answer.revision)
 
     def _heard_revision(self, number: int, revision: int) -> None:
         for hook in self.hooks.beaten:

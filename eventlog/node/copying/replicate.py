@@ -245,13 +245,21 @@ class Replicas:
         count = len(send.rows) // APPEND.itemsize
         request = pb.Message(replicate=pb.Replicate(correlation=send.correlation, rows=count, recipient=send.to.incarnation))
         try:
-            self._node.peers.post(send.to.node, _SentAppend(self, send.to), request, *body)
+            self._node.peers.post(send.to.node, partial(self._answered, send.to), request, *body)
         except (ConnectionLost, Overloaded) as error:
             self.unsent += 1
             log.debug("replicate_unsent node=%d error=%s", send.to.node, error)
         except TooLarge as error:
             self.unsent += 1
             log.warning("replicate_too_large node=%d error=%s", send.to.node, error)
+
+    def _answered(self, sender: Replica, outcome: Reply | EventLogError) -> None:
+        """Take what a message to a backup came to, while that is being received: no turn of the loop in between."""
+        if isinstance(outcome, Reply):
+            if len(outcome.body):
+                self.acknowledged(sender, outcome.message.replicate_answer.correlation, outcome.body)
+        elif not isinstance(outcome, ConnectionLost):
+            log.warning("replicate_refused node=%d error=%s", sender.node, outcome)
 
     def acknowledged(self, sender: Replica, correlation: int, rows: memoryview) -> None:
         """Take a backup's answer."""
@@ -440,24 +448,6 @@ class Replicas:
         clock = self._node.clock
         latest = max(time_of(self._node.metadata.view.highest_ceiling), clock.physical_ms())
         return id_before(latest + CLOCK_AHEAD_MS_MAX)
-
-
-class _SentAppend:
-    """A message to a backup: its answer counts while it is being received, without a turn of the loop in between."""
-
-    __slots__ = ("_replicas", "_to")
-
-    def __init__(self, replicas: Replicas, to: Replica) -> None:
-        self._replicas = replicas
-        self._to = to
-
-    def answered(self, reply: Reply) -> None:
-        if len(reply.body):
-            self._replicas.acknowledged(self._to, reply.message.replicate_answer.correlation, reply.body)
-
-    def failed(self, error: EventLogError) -> None:
-        if not isinstance(error, ConnectionLost):
-            log.warning("replicate_refused node=%d error=%s", self._to.node, error)
 
 
 def term_of(found: Versioned[SegmentRecord], view: ClusterView) -> Term:

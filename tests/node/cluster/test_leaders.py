@@ -5,6 +5,8 @@ from types import SimpleNamespace
 
 from eventlog.node.cluster.leaders import Leaders
 from eventlog.topology import Topology
+from eventlog.wire.eventlog_pb2 import Message
+from eventlog.wire.session import Reply
 from tests import loops
 
 SEGMENTS = 4
@@ -14,17 +16,17 @@ class Client:
     """The node's end of a connection to a client that answers when a test says so; `told` are the epochs that it heard of."""
 
     def __init__(self):
-        self.told, self.receivers = [], []
+        self.told, self.asked = [], []
         self.is_closed = False
         self.state = {}
-        self.session = SimpleNamespace(outgoing=self.receivers)
+        self.session = SimpleNamespace(outgoing=self.asked)
 
-    def post(self, receiver, message):
+    def post(self, told, message):
         self.told.append(message.topology_changed.epoch)
-        self.receivers.append(receiver)
+        self.asked.append(told)
 
     def answer(self):
-        self.receivers.pop().answered(None)
+        self.asked.pop()(Reply(None, Message(), memoryview(b""), 0))
 
 
 def metadata_of(epoch):

@@ -38,14 +38,8 @@ _CACHE: Final = 1
 _WITHIN_MS: Final = 500
 
 
-class _Unheard:
-    """Hears no answer."""
-
-    def answered(self, reply: Any) -> None:
-        """It is not looked at."""
-
-    def failed(self, error: EventLogError) -> None:
-        """It is not looked at either."""
+def _unheard(outcome: Any) -> None:
+    """Hear no answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +99,7 @@ class Liars:
 
         def post(message: Message, *buffers: bytes) -> None:
             if not connection.is_closed:
-                connection.post(_Unheard(), message, *buffers)
+                connection.post(_unheard, message, *buffers)
 
         self._world.reached["stranger believed"] += 1
         for after_ms in range(0, _SINGLED_OUT_MS, 20):
@@ -161,7 +155,7 @@ class Liars:
 
         def post(message: Message, *buffers: bytes) -> None:
             try:
-                loop.run_now(lambda: node.peers.post(number, _Unheard(), message, *buffers))
+                loop.run_now(lambda: node.peers.post(number, _unheard, message, *buffers))
             except EventLogError:
                 self._world.reached["lie not sent"] += 1
 

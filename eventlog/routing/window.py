@@ -123,7 +123,7 @@ class NumberedFrame(Generic[Content]):
 
     __slots__ = ("cache", "content", "doubtful", "only", "place", "segments", "sent_at", "sequences", "state", "wanted")
 
-    def __init__(self, *, cache: int, segments: npt.NDArray[np.integer], content: Content) -> None:
+    def __init__(self, *, cache: int, segments: npt.NDArray[np.int64], content: Content) -> None:
         self.cache = cache
         self.segments = segments
         self.only = segments.item(0) if len(segments) == 1 else -1

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from eventlog.arrays import NONE
+from eventlog.arrays import NONE, Ints
+from eventlog.batch.one import build_one
 from eventlog.client.options import FRAME_EVENTS_TARGET
 from eventlog.client.values import StoredMany, written
 from eventlog.client.writing.singles import Condition
@@ -48,7 +49,19 @@ class Changes:
         size = sum(map(len, self.keys)) + sum(map(len, self.values)) + EVENT_BYTES * len(self.keys)
         return size if self.headers is None else size + sum(map(len, self.headers))
 
+    def buffers(self, segments: Ints, sequences: Ints) -> Sequence[bytes]:
+        """Return the block of the one event that these are, with its table. It has no lifespan."""
+        kind = _REMOVED if self.removed is not None and self.removed[0] else _CREATED
+        segment, sequence, headers = segments.item(0), sequences.item(0) if len(sequences) else 0, self.headers[0] if self.headers else b""
+        return (build_one(self.keys[0], self.values[0], kind=kind, segment=segment, sequence=sequence, headers=headers),)
 
+    def part(self, blocks: Ints) -> "Changes":
+        """Return itself: it is one block."""
+        assert len(blocks) <= 1
+        return self
+
+
+_CREATED, _REMOVED = int(Kind.CREATED), int(Kind.REMOVED)
 Items = npt.NDArray[np.int64]
 _NO_KINDS = np.zeros(0, np.uint8)
 

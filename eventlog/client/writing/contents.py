@@ -4,7 +4,7 @@ An `Undecided` frame is queued, on its way, lost or refused for now.
 """
 
 from collections.abc import Container, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Protocol
 
@@ -14,21 +14,19 @@ import numpy.typing as npt
 from eventlog.arrays import Ints
 from eventlog.batch.build import Columns, build_write
 from eventlog.batch.marks import REFUSED
-from eventlog.batch.one import build_one
 from eventlog.client.writing.calls import Changes, Ledger, WriteCall, kinds_of
 from eventlog.client.writing.singles import condition_of
 from eventlog.errors import BadMessage, ClientClosed, EventLogError, KeyExists, VersionMismatch
-from eventlog.events import Kind
 from eventlog.routing.routes import Routes
 from eventlog.routing.window import NumberedFrame, State
 from eventlog.wire.eventlog_pb2 import Message, Write, WriteAnswer
 
 
 class FrameBody(Protocol):
-    """What a frame sends, but for the numbers of its blocks."""
+    """What a frame sends, but for the numbers of its blocks. `Changes` of one event without a lifespan are one, of one block."""
 
-    def buffers(self, sequences: Ints) -> Sequence[bytes | memoryview]:
-        """Return what goes on the wire. No numbers: the blocks have none."""
+    def buffers(self, segments: Ints, sequences: Ints) -> Sequence[bytes | memoryview]:
+        """Return what goes on the wire; `segments` are those of the blocks. No numbers: the blocks have none."""
         ...
 
     def part(self, blocks: Ints) -> "FrameBody":
@@ -46,7 +44,7 @@ class ManyBlocks:
         self._data = data
         self._starts = starts  # None: back to back, and all of `data`
 
-    def buffers(self, sequences: Ints) -> Sequence[bytes | memoryview]:
+    def buffers(self, segments: Ints, sequences: Ints) -> Sequence[bytes | memoryview]:  # noqa: ARG002 -- the table has the segments
         """Return the table, then the blocks, those together that lie together."""
         self._table["sequence"] = sequences if len(sequences) else 0
         if self._starts is None:
@@ -66,44 +64,20 @@ class ManyBlocks:
         return ManyBlocks(self._table[blocks], self._data, starts[blocks])
 
 
-class OneEvent:
-    """One block of one event without a lifespan, all that `changes` have."""
-
-    __slots__ = ("_changes", "_segment")
-
-    def __init__(self, changes: Changes, segment: int) -> None:
-        self._changes = changes
-        self._segment = segment
-
-    def buffers(self, sequences: Ints) -> Sequence[bytes | memoryview]:
-        """Return the block with its table."""
-        changes, sequence = self._changes, sequences.item(0) if len(sequences) else 0
-        kind = _REMOVED if changes.removed is not None and changes.removed[0] else _CREATED
-        headers = changes.headers[0] if changes.headers else b""
-        return (build_one(changes.keys[0], changes.values[0], kind=kind, segment=self._segment, sequence=sequence, headers=headers),)
-
-    def part(self, blocks: Ints) -> "OneEvent":
-        """Return itself: it has one block."""
-        assert len(blocks) <= 1
-        return self
-
-
+@dataclass(slots=True, kw_only=True, eq=False)
 class Contents:
     """What a frame carries. `items[row]` is the index, over all calls of the ledger, of the item in each row of its blocks.
 
     `calls` are those that have items in it; `error` is why the last try failed.
     """
 
-    __slots__ = ("attempts", "body", "calls", "counts", "error", "items", "ledger")
-
-    def __init__(self, *, ledger: Ledger, calls: list[WriteCall], items: Ints, counts: Ints, body: FrameBody) -> None:
-        self.calls = calls
-        self.ledger = ledger
-        self.items = items
-        self.counts = counts
-        self.body = body
-        self.attempts = 0
-        self.error: EventLogError | None = None
+    ledger: Ledger
+    calls: list[WriteCall]
+    items: Ints
+    counts: Ints
+    body: FrameBody
+    attempts: int = 0
+    error: EventLogError | None = None
 
     @property
     def is_live(self) -> bool:
@@ -163,13 +137,12 @@ def _lay_out(parts: list[Changes], routes: Routes) -> tuple[Ints, Ints, Ints, Fr
     first = parts[0]
     if len(parts) == 1 and len(first.keys) == 1 and first.lifespans is None:
         segment = routes.segment(first.keys[0], by_prefix=first.by_prefix)
-        return np.array((segment,)), _FIRST, _ONE, OneEvent(first, segment)
+        return np.array((segment,)), _FIRST, _ONE, first
     write = build_write(columns_of_changes(parts), segments=routes.segments, by_prefix=first.by_prefix)
     table = write.table
     return table["segment"].astype(np.int64), write.order, table["count"].astype(np.int64), ManyBlocks(table, write.blocks)
 
 
-_CREATED, _REMOVED = int(Kind.CREATED), int(Kind.REMOVED)
 _FIRST, _ONE = np.zeros(1, np.int64), np.ones(1, np.int64)
 
 
@@ -211,8 +184,7 @@ def split_by_call(frame: NumberedFrame[Contents], routes: Routes) -> list[Number
             continue
         call.is_alone = True
         segments, places, counts, body = _lay_out([_some(call.changes, own - ledger.begin_of(index))], routes)
-        part = Contents(ledger=ledger, calls=[call], items=own[places], counts=counts, body=body)
-        part.attempts, part.error = contents.attempts, contents.error
+        part = replace(contents, calls=[call], items=own[places], counts=counts, body=body)
         frames.append(NumberedFrame(cache=frame.cache, segments=segments, content=part))
     return frames
 
@@ -228,9 +200,8 @@ def drop_dead(frame: NumberedFrame[Contents], routes: Routes) -> None:
     live: list[int] = np.unique(owners[is_live]).tolist()
     parts = [_some(ledger.calls[index].changes, items[owners == index] - ledger.begin_of(index)) for index in live]
     _, places, counts, body = _lay_out(parts, routes)
-    part = Contents(ledger=ledger, calls=[ledger.calls[index] for index in live], items=items[is_live][places], counts=counts, body=body)
-    part.attempts, part.error = contents.attempts, contents.error
-    frame.content = part
+    calls = [ledger.calls[index] for index in live]
+    frame.content = replace(contents, calls=calls, items=items[is_live][places], counts=counts, body=body)
     ledger.fail(items[~is_live], ClientClosed(what="call"))
 
 
@@ -258,8 +229,7 @@ def rest_of(frame: NumberedFrame[Contents], blocks: Ints) -> NumberedFrame[Conte
     calls = contents.calls
     if len(calls) > 1:
         calls = [ledger.calls[index] for index in np.unique(ledger.owners(items)).tolist()]
-    rest = Contents(ledger=ledger, calls=calls, items=items, counts=contents.counts[blocks], body=contents.body.part(blocks))
-    rest.attempts, rest.error = contents.attempts, contents.error
+    rest = replace(contents, calls=calls, items=items, counts=contents.counts[blocks], body=contents.body.part(blocks))
     return NumberedFrame(cache=frame.cache, segments=frame.segments[blocks], content=rest)
 
 

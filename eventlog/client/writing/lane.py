@@ -178,7 +178,7 @@ class Lane:
         else:
             message = plain_request(frame.cache, producer, len(contents.counts))
         try:
-            connection.post(partial(self.answered, frame, connection), message, *contents.body.buffers(frame.sequences))
+            connection.post(partial(self.answered, frame, connection), message, *contents.body.buffers(frame.segments, frame.sequences))
         except ConnectionLost:
             return  # `lost` deals with this frame, too
         except EventLogError as error:

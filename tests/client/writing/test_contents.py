@@ -9,12 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from eventlog.arrays import NONE, Ints
 from eventlog.batch.build import read_table
 from eventlog.batch.check import BlockLimits, check_blocks
 from eventlog.batch.marks import REFUSED
 from eventlog.batch.views import decode_block
 from eventlog.client.writing.calls import Changes, WriteCall
-from eventlog.client.writing.contents import pack, read_answer, rest_of, split_by_call
+from eventlog.client.writing.contents import WriteFrame, pack, read_answer, rest_of, split_by_call
 from eventlog.client.writing.singles import Condition
 from eventlog.errors import BadMessage, KeyExists, VersionMismatch
 from eventlog.routing.routes import Routes
@@ -35,10 +36,10 @@ def changes(keys: Sequence[bytes], **options: Any) -> Changes:
     return Changes(cache_id=3, by_prefix=False, keys=list(keys), values=[b"v" + key for key in keys], **options)
 
 
-def rows_in(body: Sequence[bytes], blocks: int) -> list[tuple[int, int, bytes, bytes, int, int]]:
+def rows_in(frame: WriteFrame, sequences: Ints) -> list[tuple[int, int, bytes, bytes, int, int]]:
     """Segment, number, key, value, kind and lifespan of every row, read as a node reads a frame."""
-    whole = memoryview(b"".join(body))
-    table, data = read_table(whole, blocks)
+    whole = memoryview(b"".join(frame.content.body.buffers(frame.segments, sequences)))
+    table, data = read_table(whole, len(frame.segments))
     lengths, counts = table.rows["length"].astype(np.int64), table.rows["count"].astype(np.int64)
     check_blocks(np.frombuffer(data, np.uint8), lengths=lengths, counts=counts, bounds=BOUNDS)
     found, at = [], 0
@@ -59,7 +60,7 @@ def test_rows_of_a_frame_find_their_items(keys: list[list[bytes]]) -> None:
     calls = calls_of(*map(changes, keys))
     frame = pack(calls, ROUTES)
     sequences = np.arange(len(frame.segments)) + 40
-    rows = rows_in(frame.content.body.buffers(sequences), len(frame.content.counts))
+    rows = rows_in(frame, sequences)
     flat = [key for part in keys for key in part]
     assert [row[2] for row in rows] == [flat[item] for item in frame.content.items.tolist()]
     assert [row[3] for row in rows] == [b"v" + row[2] for row in rows]
@@ -71,12 +72,12 @@ def test_rows_of_a_frame_find_their_items(keys: list[list[bytes]]) -> None:
 @given(keys_lists, st.data())
 def test_the_rest_of_a_frame_is_a_frame_of_its_blocks_alone(keys: list[list[bytes]], data: st.DataObject) -> None:
     frame = pack(calls_of(*map(changes, keys)), ROUTES)
-    everything = rows_in(frame.content.body.buffers(np.zeros(len(frame.segments), np.int64)), len(frame.content.counts))
+    everything = rows_in(frame, np.zeros(len(frame.segments), np.int64))
     blocks = np.array(sorted(data.draw(st.sets(st.integers(0, len(frame.segments) - 1), min_size=1))))
     rest = rest_of(frame, blocks)
     again = rest_of(rest, np.arange(len(blocks)))
     for part in (rest, again):
-        rows = rows_in(part.content.body.buffers(np.arange(len(blocks)) + 5), len(blocks))
+        rows = rows_in(part, np.arange(len(blocks)) + 5)
         wanted = set(frame.segments[blocks].tolist())
         assert [row[2] for row in rows] == [row[2] for row in everything if row[0] in wanted]
         assert {row[1] for row in rows} == set(range(5, 5 + len(blocks)))
@@ -89,21 +90,19 @@ def test_the_rest_of_a_frame_is_a_frame_of_its_blocks_alone(keys: list[list[byte
 def test_the_body_of_a_single_put_is_that_of_a_frame_of_one() -> None:
     (single,) = calls_of(changes([b"k"]))
     (plain,) = calls_of(changes([b"k"], lifespans=[0]))
-    one = rows_in(pack([single], ROUTES).content.body.buffers(np.array([9])), 1)
-    assert one == rows_in(pack([plain], ROUTES).content.body.buffers(np.array([9])), 1) == [(ROUTES.segment(b"k"), 9, b"k", b"vk", 0, 0)]
+    one = rows_in(pack([single], ROUTES), np.array([9]))
+    assert one == rows_in(pack([plain], ROUTES), np.array([9])) == [(ROUTES.segment(b"k"), 9, b"k", b"vk", 0, 0)]
 
 
 def test_removals_lifespans_and_headers_of_some_calls_leave_the_others_alone() -> None:
     plain, odd = changes([b"a"]), changes([b"b"], removed=[True], lifespans=[500], headers=[b""])
-    rows = rows_in(
-        pack(calls_of(plain, odd), ROUTES).content.body.buffers(np.zeros(2, np.int64)), len({ROUTES.segment(k) for k in (b"a", b"b")})
-    )
+    rows = rows_in(pack(calls_of(plain, odd), ROUTES), np.zeros(2, np.int64))
     assert sorted((row[2], row[4], row[5]) for row in rows) == [(b"a", 0, 0), (b"b", 2, 500)]
 
 
 def test_without_numbers_the_table_has_none() -> None:
     frame = pack(calls_of(changes([b"a", b"b", b"c"])), ROUTES)
-    assert {row[1] for row in rows_in(frame.content.body.buffers(np.zeros(0, np.int64)), len(frame.segments))} == {0}
+    assert {row[1] for row in rows_in(frame, NONE)} == {0}
 
 
 def test_a_frame_taken_apart_has_one_for_each_call_that_is_live() -> None:

@@ -106,51 +106,45 @@ ASKING: Final = ANSWERING | {(Phase.FAILED, SessionStep.END_STREAM): Phase.FAILE
 """The same seen by the side that asked: it may end a stream whose error is on its way."""
 
 
+@dataclass(slots=True, eq=False)
 class Incoming:
     """A request of the peer, from its arrival to its last answer. An event and the session's record in one; `token` is the caller's.
 
     `size` is in bytes what is held of it: decompressed, where it came compressed.
     """
 
-    __slots__ = ("body", "credit", "kind", "message", "opaque", "phase", "size", "token")
-
-    def __init__(self, kind: str, message: Message, body: memoryview, size: int) -> None:
-        self.opaque: int = message.opaque
-        self.kind = kind
-        self.message = message
-        self.body = body
-        self.size = size
-        self.phase = Phase.WAITING
-        self.credit: Credit | None = None  # of a stream
-        self.token: Any = None
+    kind: str
+    message: Message
+    body: memoryview
+    size: int
+    opaque: int
+    phase: Phase = Phase.WAITING
+    credit: Credit | None = None  # of a stream
+    token: Any = None
 
 
+@dataclass(slots=True, kw_only=True, eq=False)
 class Outgoing:
     """A request of ours, until its last answer. `token` and `timeout_ms` are the caller's."""
 
-    __slots__ = ("kind", "opaque", "phase", "timeout_ms", "token")
-
-    def __init__(self, opaque: int, kind: str, *, is_stream: bool, token: Any) -> None:
-        self.opaque = opaque
-        self.kind = kind
-        self.phase = Phase.STREAMING if is_stream else Phase.WAITING
-        self.token = token
-        self.timeout_ms = 0
+    opaque: int
+    kind: str
+    phase: Phase = Phase.WAITING
+    token: Any = None
+    timeout_ms: int = 0
 
 
+@dataclass(slots=True, eq=False)
 class Reply:
     """The answer to `outgoing`.
 
     `body` is a read-only view whose memory is the caller's, at a multiple of 8; `size` is the payload's, in bytes.
     """
 
-    __slots__ = ("body", "message", "outgoing", "size")
-
-    def __init__(self, outgoing: Outgoing, message: Message, body: memoryview, size: int) -> None:
-        self.outgoing = outgoing
-        self.message = message
-        self.body = body
-        self.size = size
+    outgoing: Outgoing
+    message: Message
+    body: memoryview
+    size: int
 
 
 class StreamItem(Reply):
@@ -256,12 +250,12 @@ class Session:
             return self._greet(kind, message, len(payload))
         held = message.ByteSize() + len(body) if flags & CODEC_BITS else len(payload)
         if shape is ExchangeShape.REQUEST and message.version == self.version and kind != "hello":
-            incoming = Incoming(kind, message, body, held)
+            incoming = Incoming(kind, message, body, held, message.opaque)
             if incoming.opaque not in self.incoming and len(self.incoming) < options.requests_max:
                 self.incoming[incoming.opaque] = incoming
                 return incoming
         if shape <= ExchangeShape.STREAM or shape is ExchangeShape.PING:
-            return self._asked(kind, shape, Incoming(kind or "", message, body, held))
+            return self._asked(kind, shape, Incoming(kind or "", message, body, held, message.opaque))
         if shape is ExchangeShape.CREDIT or shape is ExchangeShape.END_STREAM:
             return self._steered(message)
         return self._answered(shape, message, body, len(payload))
@@ -345,7 +339,7 @@ class Session:
             self._agree(hello.version_min, hello.version_max)
             self.features = hello.features & self.options.features
             self.stage = STAGES[self.stage, SessionStep.HELLO]
-            incoming = Incoming("hello", message, _NOTHING, size)
+            incoming = Incoming("hello", message, _NOTHING, size, message.opaque)
             self.incoming[incoming.opaque] = incoming
             return incoming
         if self.role == "client" and self.stage is ConnectionStage.GREETING:
@@ -401,9 +395,8 @@ class Session:
             raise TooLarge(what="a request without its body", size=message.ByteSize() + FIELDS_BYTES_MAX, limit=limit)
         if kind == "hello":
             self.stage = STAGES[self.stage, SessionStep.HELLO]
-        outgoing = Outgoing(opaque, kind, is_stream=shape is ExchangeShape.STREAM, token=token)
-        outgoing.timeout_ms = timeout_ms
-        self.outgoing[opaque] = outgoing
+        phase = Phase.STREAMING if shape is ExchangeShape.STREAM else Phase.WAITING
+        outgoing = self.outgoing[opaque] = Outgoing(opaque=opaque, kind=kind, phase=phase, token=token, timeout_ms=timeout_ms)
         return outgoing, frame
 
     def give_credit(self, outgoing: Outgoing, size: int) -> bytes:

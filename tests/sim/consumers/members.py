@@ -128,7 +128,7 @@ class Member:
             if error is not None:
                 future.set_exception(error)
             elif answer is not None:
-                future.set_result(Reply(Outgoing(0, "", is_stream=False, token=None), answer, memoryview(body), len(body)))
+                future.set_result(Reply(Outgoing(opaque=0, kind=""), answer, memoryview(body), len(body)))
 
         if self.process is not None and future.get_loop() is self._loop:
             self.process.run(settle)

@@ -160,7 +160,7 @@ class SimNodePeers:
             if answer is None:
                 future.set_exception(error or NotPrimary(segment=0))
             else:
-                future.set_result(Reply(Outgoing(0, "", is_stream=False, token=None), answer, memoryview(body), len(body)))
+                future.set_result(Reply(Outgoing(opaque=0, kind=""), answer, memoryview(body), len(body)))
 
         loop.call_later(timeout_ms / 1000, replied, None, b"", TimedOut(outcome="unknown", what=f"node {number}", timeout_ms=timeout_ms))
         self._send(number, message, b"".join(bytes(buffer) for buffer in buffers), replied)

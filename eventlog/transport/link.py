@@ -93,7 +93,7 @@ class Link(asyncio.BufferedProtocol):
         """Wait until `has_room`. Raises ConnectionLost when the connection is."""
         while not self.has_room and not self.is_closed:
             if not self.is_congested:
-                self._flush()
+                self.flush()
                 continue
             waiter = self._loop.create_future()
             self._room_waiters.append(waiter)
@@ -160,7 +160,7 @@ class Link(asyncio.BufferedProtocol):
             self.reader.keep()
             self.budget.settle()
             if self._out:
-                self._flush()
+                self.flush()
         if is_done is not self.is_reading:
             self._switch_reading(on=is_done)
 
@@ -182,8 +182,7 @@ class Link(asyncio.BufferedProtocol):
                     self.write(answer)
             else:
                 handlers[type(event)](event)
-            if self._out_bytes > JOINED_BYTES_MAX:
-                self._flush()
+            self.flush()
             if self.ends_turn or frame[0] & CODEC_BITS:
                 break  # one a turn: compressed, half a kilobyte may take milliseconds to become all that a frame may hold
         self.pump_soon()
@@ -231,12 +230,7 @@ class Link(asyncio.BufferedProtocol):
             self._charge(size)
         elif not self._is_flush_due and not self._is_pumping:
             self._is_flush_due = True
-            self._loop.call_soon(self._flush)
-
-    def flush(self) -> None:
-        """Have what was sent leave now: for a caller with nothing to add in this tick."""
-        if not self._is_pumping:
-            self._flush()
+            self._loop.call_soon(self.flush)
 
     def _charge(self, size: int) -> None:
         self.budget.used += size
@@ -246,7 +240,10 @@ class Link(asyncio.BufferedProtocol):
             log.warning("peer_cut_off peer=%s unsent_bytes=%d", self.peer, self._charged)
             self.abort()
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
+        """Have what was sent leave now. While frames are taken in, only more than is written as one: they may bring what joins the rest."""
+        if self._is_pumping and self._out_bytes <= JOINED_BYTES_MAX:
+            return
         self._is_flush_due = False
         self.budget.settle()
         transport, was_congested = self._transport, self.is_congested  # which what is written here may change
@@ -270,7 +267,7 @@ class Link(asyncio.BufferedProtocol):
     def resume_writing(self) -> None:
         self.is_congested = False
         charged, self._charged = self._charged, 0
-        self._flush()
+        self.flush()
         if not self.is_congested:
             self._wake_waiters()
         self.release(charged)

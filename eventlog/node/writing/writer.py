@@ -128,7 +128,7 @@ class NodeWriter:
 
     def wake(self) -> None:
         """Look again at what waits, at the end of this tick: what else arrives in it belongs to the same group."""
-        if not self._is_turn_due:
+        if self.queue and not self._is_turn_due:
             self._is_turn_due = True
             asyncio.get_running_loop().call_soon(self._turn)
 
@@ -140,14 +140,14 @@ class NodeWriter:
             pending.done(self._replicas.shortage.refusal(int(known[short[known]][0])))
             if pending.send is not None:
                 pending.send()
-        self._go_on()
+        self.wake()
 
     def freed(self, segments: Iterable[int]) -> None:
         """Take note that what was given up in some segments is in flight no more."""
         for segment in self._stuck.intersection(segments):
             self._stuck.remove(segment)
             self.queue.release(np.array((segment,)))
-        self._go_on()
+        self.wake()
 
     async def run(self) -> None:
         """Make groups ready that cannot be at once. Runs until cancelled.
@@ -165,7 +165,7 @@ class NodeWriter:
                     await self._make_ready(self._drafts)
                     self._drafts = None
                     self._pace.ready()
-                    self._go_on()
+                    self.wake()
         finally:
             self._has_ended = True
 
@@ -373,7 +373,7 @@ class NodeWriter:
             self._fail(error)
             return
         self._replicas.written(group.flight)
-        self._go_on()
+        self.wake()
 
     def _fail(self, error: BaseException) -> None:
         # of what ends the process its own operator is told, by its last line: nobody else hears of it
@@ -393,7 +393,7 @@ class NodeWriter:
             self._stuck.add(segment)
             self.queue.hold(np.array((segment,)))
         flight.settled = None  # they hold each other, and all values of the group: no collector comes by for long
-        self._go_on()
+        self.wake()
 
     def _end(self, group: _Group, flight: Flight) -> None:
         if flight.lost:
@@ -408,11 +408,6 @@ class NodeWriter:
         else:
             self._commit(group.parts)
             self._settle(group.parts, group.changes or [changes_of(part) for part in group.parts])
-
-    def _go_on(self) -> None:
-        """Something that kept others from beginning is over."""
-        if self.queue:
-            self.wake()
 
     # ------------------------------------------------------------ committed
 
@@ -480,8 +475,7 @@ class NodeWriter:
             return  # the storage thread fenced itself or is gone; the layers stay, so that readers keep seeing them
         for _ in range(layers):
             self._overlay.pop_oldest()
-        if self.queue:
-            self.wake()
+        self.wake()
 
 
 def _nothing() -> None:

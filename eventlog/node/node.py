@@ -160,7 +160,7 @@ class Node:
         self.storage = StorageThread(opened.store, ends=ends, on_fenced=on_fatal, worker=opened.make_worker("storage"))
         self.entries = EntryThread(opened.store, self.overlay)
         self.replicas = Replicas(self, opened.core)
-        self.writer = self._new_writer(opened)
+        self._make_writer(opened)
         me = PeerIdentity(cluster=self.cluster, number=self.number, incarnation=opened.member.incarnation)
         self.peers = Peers(me, own=self.own, wall_ms=self.clock.wall_ms)
         self.closing = Closing(
@@ -251,9 +251,6 @@ class Node:
         self.value_gate = ValueGate(self.writer, thread=ReaderThread(make_worker("values")))
         self.near = NearReaders(self)
         self.mending: Mending = Mending(self)
-        columns = Path(self.config.data) / "columns"
-        files = ColumnFiles(columns, bytes_max=self.config.column_files_bytes_max, has_room=self.disk.has_room)
-        self.reads = Reads(self, thread=ReaderThread(make_worker("reader")), files=files)
         self.state_reads = StateReads(self, thread=ReaderThread(make_worker("state reader")))
         self.iterations = Iterations(self)
         self.inner = Inner(self)
@@ -262,8 +259,12 @@ class Node:
         self.listeners = Listeners(self, ListenerHome(self))
         self.coordinators = Coordinators(self)
 
-    def _new_writer(self, opened: Opened) -> NodeWriter:
-        return NodeWriter(
+    def _make_writer(self, opened: Opened) -> None:
+        """Make the writer, and the readers, who see what it has committed."""
+        columns = Path(self.config.data) / "columns"
+        files = ColumnFiles(columns, bytes_max=self.config.column_files_bytes_max, has_room=self.disk.has_room)
+        self.reads = Reads(self, thread=ReaderThread(opened.make_worker("reader")), files=files)
+        self.writer: NodeWriter = NodeWriter(
             store=opened.store,
             storage=self.storage,
             replicas=self.replicas,
@@ -274,7 +275,7 @@ class Node:
             bounds=BlockLimits(
                 key_bytes=KEY_BYTES_MAX, value_bytes=opened.config.value_bytes_max, header_bytes=HEADERS_BYTES_MAX, columns=FROM_CLIENTS
             ),
-            hooks=WriterHooks(steps=self.steps.add, visible=self._visible),
+            hooks=WriterHooks(steps=self.steps.add, visible=self.reads.appended),
         )
 
     def _new_followed(self, opened: Opened) -> Followed:
@@ -377,10 +378,6 @@ class Node:
         return await done
 
     # ------------------------------------------------------------ what the writer tells
-
-    def _visible(self, group: CommittedGroup) -> None:
-        self.closing.answer_soon()
-        self.reads.appended(group)
 
     def _follow(self, segments: Ints, applied: Ints, groups: Sequence[CommittedGroup], skipped: int) -> None:
         self.reads.learned(segments, applied, groups=groups, skipped=skipped)

@@ -161,7 +161,6 @@ class FakeNode:
             cache.next_offsets[values.segments] += np.array(values.counts)
             for segment, data in zip(values.segments, values.data, strict=True):
                 self.rows[values.cache_id] += rows_of_value(segment, values.cache_id, data)
-        self.closing.answer_soon()
         self.reads.appended(group)
 
     def write(self, *parts: tuple[CacheState, dict[int, list[bytes]]]) -> None:

@@ -132,7 +132,8 @@ class Reads:
     # ------------------------------------------------------------ what the node tells
 
     def appended(self, group: CommittedGroup) -> None:
-        """Take a committed group into the tail; its readers are woken in the next round."""
+        """Take a group that was committed here into the tail; peers that wait hear of it now, its readers are woken in the next round."""
+        self._context.closing.answer_soon()
         self._context.tail.append(group)
         self._held_caches.update(values.cache_id for values in group.caches)
         self.watermark_rose()

@@ -308,7 +308,10 @@ class Replicas:
         for flight in self.flights:
             if lost and (hit := lost.intersection(flight.segments.tolist())):
                 self._lose(flight, hit)
-            if flight.is_written and self._is_settled(flight):
+            passed = self.core.watermark[flight.segments] >= flight.last_ids
+            if flight.lost:
+                passed |= np.isin(flight.segments, list(flight.lost))
+            if flight.is_written and np.count_nonzero(passed) == len(passed):
                 done.append(flight)
             else:
                 waiting.append(flight)
@@ -316,14 +319,6 @@ class Replicas:
         for flight in done:
             assert flight.settled is not None, "what appended it waits for it"
             flight.settled(flight)
-
-    def _is_settled(self, flight: Flight) -> bool:
-        if len(flight.segments) == 1 and not flight.lost:
-            return bool(self.core.watermark.item(flight.segments.item(0)) >= flight.last_ids.item(0))
-        passed = self.core.watermark[flight.segments] >= flight.last_ids
-        return np.count_nonzero(passed) == len(passed) or (
-            bool(flight.lost) and bool((passed | np.isin(flight.segments, list(flight.lost))).all())
-        )
 
     def abandon(self, flight: Flight) -> None:
         """Bring what is committed of a group that was lost in part into the state, as a backup does."""

@@ -383,7 +383,14 @@ class NodeWriter:
     def _settled(self, group: _Group, flight: Flight) -> None:
         """The group is committed, or some of its segments are led by others now: of those nobody here knows what became."""
         try:
-            self._end(group, flight)
+            if flight.lost:
+                self._give_up(group, flight)
+            elif group.few is not None:
+                group.few.answer()
+                self._settle_few(group.few)
+            else:
+                self._commit(group.parts)
+                self._settle(group.parts, group.changes or [changes_of(part) for part in group.parts])
         except Exception as error:  # noqa: BLE001 -- the edge to replication: nothing may go on from half a commit
             self._fail(error)
             return
@@ -395,19 +402,12 @@ class NodeWriter:
         flight.settled = None  # they hold each other, and all values of the group: no collector comes by for long
         self.wake()
 
-    def _end(self, group: _Group, flight: Flight) -> None:
-        if flight.lost:
-            lost = min(flight.lost)
-            is_led = self._core.leads.item(lost)
-            why = f"segment {lost} lacks in-sync replicas" if is_led else f"segment {lost} is led by another node now"
-            _leave_unknown(group, why)
-            self._replicas.abandon(flight)
-        elif group.few is not None:
-            group.few.answer()
-            self._settle_few(group.few)
-        else:
-            self._commit(group.parts)
-            self._settle(group.parts, group.changes or [changes_of(part) for part in group.parts])
+    def _give_up(self, group: _Group, flight: Flight) -> None:
+        lost = min(flight.lost)
+        is_led = self._core.leads.item(lost)
+        why = f"segment {lost} lacks in-sync replicas" if is_led else f"segment {lost} is led by another node now"
+        _leave_unknown(group, why)
+        self._replicas.abandon(flight)
 
     # ------------------------------------------------------------ committed
 

@@ -26,7 +26,7 @@ WARM_UP = 5
 ROUNDS = 40
 PACKAGE = str(Path(eventlog.__file__).parent) + "/"
 FILES_MAX = {"put": 48, "poll": 29}
-FUNCTIONS_MAX = {"put": 188, "poll": 119}
+FUNCTIONS_MAX = {"put": 186, "poll": 119}
 
 
 class Walk:

@@ -33,11 +33,11 @@ def _marks_as_of_the_furthest(original: Callable[..., Any]) -> Callable[..., Any
 
 
 def _commit_what_was_lost(original: Callable[..., Any]) -> Callable[..., Any]:
-    def end(self: Any, group: Any, flight: Any) -> None:
-        flight.lost = ()
+    def settled(self: Any, group: Any, flight: Any) -> None:
+        flight.lost = frozenset()
         original(self, group, flight)
 
-    return end
+    return settled
 
 
 def _acknowledge_what_is_there(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -191,7 +191,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         name="group that was fenced answered as committed",
-        target="eventlog.node.writing.writer:NodeWriter._end",
+        target="eventlog.node.writing.writer:NodeWriter._settled",
         make=_commit_what_was_lost,
         seed=4,
         world="clients",

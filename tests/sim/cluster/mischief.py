@@ -1,7 +1,6 @@
 """Making faults happen, and making good again."""
 
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
@@ -27,22 +26,6 @@ _LEFT_ALONE_US: Final = 900_000  # until it leads what it was given
 _ZOMBIE_US: Final = 8_000_000
 _STALL_US: Final = 1_000_000
 _COPIES_MIN: Final = 2  # a set of one may shrink to the one whose disk was just lost
-
-
-@dataclass(frozen=True, slots=True)
-class Echo:
-    """Hears what is answered to something that was said once more, as the one who said it does."""
-
-    sender: Node
-    to: Replica
-
-    def answered(self, reply: Reply) -> None:
-        """Take the answer."""
-        if len(reply.body):
-            self.sender.replicas.acknowledged(self.to, reply.message.replicate_answer.correlation, reply.body)
-
-    def failed(self, error: EventLogError) -> None:
-        """It is as if it had been lost."""
 
 
 class Mischief:
@@ -263,9 +246,9 @@ class Mischief:
         heard = world.chance.choice((said[-1], world.chance.choice(said)))
         sender = next((one for one in world.hosts if one.node is not None and one.node.core.own == heard.sender), None)
         if sender is not None and sender.node is not None and sender.loop is not None and not sender.is_paused:
-            echo = Echo(sender.node, Replica(number, host.node.core.own.incarnation))
+            told = partial(_hear_again, sender.node, Replica(number, host.node.core.own.incarnation))
             with suppress(EventLogError):
-                sender.loop.run_now(partial(sender.node.peers.post, number, echo, heard.message, heard.body))
+                sender.loop.run_now(partial(sender.node.peers.post, number, told, heard.message, heard.body))
                 world.reached["said again"] += 1
 
     def _let_join_unheard(self) -> None:
@@ -323,3 +306,9 @@ class Mischief:
             self._world.metadata.faults.is_out = False
 
         self._world.scheduler.after(2 * self._away_us(), back)
+
+
+def _hear_again(sender: Node, to: Replica, answer: Reply | EventLogError) -> None:
+    """Take what is answered to something that was said once more, as the one who said it does."""
+    if isinstance(answer, Reply) and len(answer.body):
+        sender.replicas.acknowledged(to, answer.message.replicate_answer.correlation, answer.body)

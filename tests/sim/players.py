@@ -2,6 +2,7 @@
 
 import logging
 import sys
+import warnings
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 
@@ -16,4 +17,5 @@ def pool(processes: int, *, is_logged: bool = False) -> ProcessPoolExecutor:
 def _begin(is_logged: bool) -> None:
     machine.install()
     sys.unraisablehook = lambda _: None  # coroutines of hosts that died are ended at last, somewhere in their middle
+    warnings.filterwarnings("ignore", message="coroutine .* was never awaited")  # or before they began
     logging.basicConfig(level=logging.INFO if is_logged else logging.CRITICAL)

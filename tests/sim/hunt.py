@@ -1,7 +1,8 @@
 """Planted bugs: each is put in place of a method, and the runs that are to find it must, by what their histories tell.
 
 A planted bug whose method is gone is an error. Three ranges of seeds are searched for each, with the asserts of all modules off, so that
-nothing but the history tells, and the code as it is runs on the same ranges; `--known` runs each on the seed that is known to find it.
+nothing but the history tells, and the code as it is runs on some of the same seeds; `--known` runs each on the seed that is known to
+find it.
 """
 
 import argparse

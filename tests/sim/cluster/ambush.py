@@ -23,7 +23,7 @@ _STRANDED: Final = 0.7
 _TORN: Final = 0.5
 _STRAND_US: Final = (2_000, 20_000, 100_000, 300_000)
 _ISOLATE_US: Final = (50_000, 200_000, 600_000)
-_LEFT_OUT_US: Final = 1_500_000
+_PARTED_US: Final = 1_500_000  # until sets have shrunk by who is parted
 _DOWN_US: Final = 50_000
 _ALONE_US: Final = 3_000_000  # until who is alone leads
 _TORN_US: Final = 900_000  # less than it takes a set to shrink
@@ -151,7 +151,7 @@ class Ambush:
     def _part(self, host: ClusterHost) -> None:
         """Part a host from all other hosts, both ways, until sets have shrunk by it."""
         others = [other.name for other in self._world.hosts if other is not host]
-        self._cut_ways(both_ways(host.name, others), for_us=_LEFT_OUT_US)
+        self._cut_ways(both_ways(host.name, others), for_us=_PARTED_US)
 
     def _strand(self, segment: int, host: ClusterHost) -> None:
         """Part who has just joined a set from the others, and a little later leave it alone: nothing may be committed without it."""

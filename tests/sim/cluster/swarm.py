@@ -92,8 +92,7 @@ _LESS_COPIES = {Fault.DISK, Fault.MEMBER, Fault.DRAIN, Fault.REMOVE, Fault.FORCE
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Swarm:
-    """One run's settings; times in milliseconds. `intervals_ms` has the faults of this run alone; `ambush`: the moment that
-    ambushes mostly wait for."""
+    """One run's settings. `intervals_ms` has the faults of this run alone; `ambush` is the moment that ambushes mostly wait for."""
 
     nodes: int
     segments: int

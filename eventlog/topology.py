@@ -19,7 +19,3 @@ class Topology:
     def segments(self) -> int:
         """Return the number of segments, a power of two."""
         return len(self.primaries)
-
-    def address_of(self, segment: int) -> str | None:
-        """Return where requests of a segment go, None when nobody takes them now."""
-        return self.addresses.get(self.primaries[segment])

@@ -41,8 +41,11 @@ class SteppedStore(MemoryStore):
         found: list[Pair] = self._through("read_state", partial(super().read_state, limit=limit), lower, upper)
         return found
 
-    def read_logs(self, ranges: Sequence[Range], *, bytes_max: int) -> list[Pair]:
-        found: list[Pair] = self._through("read_logs", partial(super().read_logs, bytes_max=bytes_max), ranges)
+    def read_logs_and_next(
+        self, ranges: Sequence[Range], bounds: Sequence[bytes], *, bytes_max: int
+    ) -> tuple[list[Pair], list[Pair | None]]:
+        read = partial(super().read_logs_and_next, bytes_max=bytes_max)
+        found: tuple[list[Pair], list[Pair | None]] = self._through("read_logs_and_next", read, ranges, bounds)
         return found
 
     def _through(self, name: str, plain: Callable[..., Any], *arguments: Any) -> Any:

@@ -3,8 +3,8 @@
 A chunk holds all events of a cache in some segments between two ids. A reader that goes on where a chunk ended gets a larger one:
 every chunk costs a seek a segment. Checksums, and that no value is missing between two others, are checked once, when a chunk is
 read; chunks are kept for a while, so that readers of the same history share the work. Between two steps the events of all segments have
-a number, and a chunk has to have as many. Where none is known, offsets must go on at its beginning from what stands before it, and
-at its end to what stands behind it: that is one more seek a segment, but where the log begins or ends there.
+a number, and a chunk has to have as many. Where none is known, offsets must go on at its beginning from what stands before it, which is one
+more seek a segment for the first chunk, and at its end to what stands behind it, which the read has come to anyway.
 """
 
 from collections import OrderedDict
@@ -20,6 +20,7 @@ from eventlog.arrays import Ints
 from eventlog.batch.join import Packed, pack
 from eventlog.batch.layout import FORMAT, HAS_PRODUCERS, VALUE_HEAD, VALUE_HEAD_BYTES, place_seed, read_head
 from eventlog.batch.marks import COLUMNS_KNOWN
+from eventlog.batch.sections import heads_of
 from eventlog.checksum import crc32c
 from eventlog.errors import CorruptData, Unavailable, UnsupportedFormat
 from eventlog.ids import ID_STEP
@@ -30,7 +31,7 @@ from eventlog.read.cursor import Cursor
 from eventlog.read.filtered import filter_answer
 from eventlog.read.position import OFFSET_UNKNOWN, SegmentPositions
 from eventlog.segment.keys import cache_range, log_key, log_range, parse_log_key
-from eventlog.segment.port import Pair, Range, Store
+from eventlog.segment.port import Pair, Store
 from eventlog.state.caches import CacheState
 
 _KEY = np.dtype([("segment", ">u2"), ("cache", ">u4"), ("base", ">u8")])
@@ -201,11 +202,11 @@ class History:
         room = max(room, wanted.limits.nbytes, HISTORY_READ_BYTES_FIRST)
         end = [wanted.ends[0], *(end for end in wanted.ends if end.nbytes <= room)][-1]
         upto, expected = end.id, end.events if wanted.is_clean and after == wanted.chunk_after else None
-        pairs = self._read(wanted, after, upto, nbytes_max=wanted.nbytes_max)
+        pairs, behind = self._read(wanted, after, upto, nbytes_max=wanted.nbytes_max)
         while (taken := sum([len(value) for _, value in pairs])) >= wanted.nbytes_max:
             earlier = _earlier(pairs, wanted, share=min(room / taken, 0.5), between=(after, upto))
             upto, expected = earlier or upto, None
-            pairs = self._read(wanted, after, upto, nbytes_max=wanted.nbytes_max if earlier else _NO_MAX)
+            pairs, behind = self._read(wanted, after, upto, nbytes_max=wanted.nbytes_max if earlier else _NO_MAX)
             if not earlier:
                 break
         values, offsets = _checked(sorted(beyond + pairs) if beyond else pairs, cache_id=wanted.cache_id)
@@ -214,24 +215,30 @@ class History:
             why = f"{found} events with ids in ({after}, {upto}] instead of {expected}"
             raise CorruptData(where=f"log of cache {wanted.cache_id}", why=why)
         edges = _Edges(self._store, wanted, after, upto)
-        ends = edges.ends(values, offsets, due=before.ends if before is not None else edges.due(), is_counted=expected is not None)
+        due = before.ends if before is not None else edges.due()
+        ends = edges.ends(values, offsets, due=due, behind=behind if expected is None else None)
         nbytes = int(values.sizes.sum()) + _VALUE_BYTES * len(values.sizes)
         return _Chunk(cache_id=wanted.cache_id, after=after, upto=upto, values=values, ends=ends, nbytes=nbytes)
 
     def _straddling(self, wanted: HistoryRead) -> list[Pair]:
         """Return the values that begin at or below the chunk's beginning and go on above it: the last of each segment, if any."""
-        cache_id, after = wanted.cache_id, wanted.chunk_after
+        cache_id, after, segments = wanted.cache_id, wanted.chunk_after, wanted.segments.tolist()
+        below = self._store.last_logs([(cache_range(segment, cache_id)[0], log_key(segment, cache_id, after + 1)) for segment in segments])
         found: list[Pair] = []
-        for segment in wanted.segments.tolist():
-            pair = self._store.last_log(cache_range(segment, cache_id)[0], log_key(segment, cache_id, after + 1))
+        for segment, pair in zip(segments, below, strict=True):
             if pair is not None and read_head(pair[1], where=f"log of segment {segment}, cache {cache_id}").last_id > after:
                 found.append(pair)
         return found
 
-    def _read(self, wanted: HistoryRead, after: int, upto: int, *, nbytes_max: int) -> list[Pair]:
-        """Return the stored values that begin in `(after, upto]`, segment by segment, until they are `nbytes_max` or more."""
-        ranges: Sequence[Range] = [log_range(segment, wanted.cache_id, after=after, upto=upto) for segment in wanted.segments.tolist()]
-        return self._store.read_logs(ranges, bytes_max=nbytes_max)
+    def _read(self, wanted: HistoryRead, after: int, upto: int, *, nbytes_max: int) -> tuple[list[Pair], list[Pair | None]]:
+        """Return the stored values that begin in `(after, upto]`, segment by segment, until they are `nbytes_max` or more.
+
+        Beside them, of each segment that was read whole, the value that follows.
+        """
+        cache_id, segments = wanted.cache_id, wanted.segments.tolist()
+        ranges = [log_range(segment, cache_id, after=after, upto=upto) for segment in segments]
+        bounds = [cache_range(segment, cache_id)[1] for segment in segments]
+        return self._store.read_logs_and_next(ranges, bounds, bytes_max=nbytes_max)
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,11 +260,17 @@ class _Edges:
             due[at.of[is_there]] = at.offsets[is_there]
         return due
 
-    def ends(self, values: StoredValues, offsets: Ints, *, due: Ints, is_counted: bool) -> Ints:
-        """Return the offset, by segment, at which whatever is behind the chunk must begin. Raises CorruptData for a gap at an edge."""
+    def ends(self, values: StoredValues, offsets: Ints, *, due: Ints, behind: Sequence[Pair | None] | None) -> Ints:
+        """Return the offset, by segment, at which whatever is behind the chunk must begin.
+
+        `behind` are the values that follow, by segment asked for; None: as many events were found as the steps counted.
+
+        Raises:
+            CorruptData: there is a gap at an edge.
+        """
         ends = due.copy()
         ends[values.segments] = offsets + values.counts  # of several, the last one counts
-        if is_counted:
+        if behind is None:
             return ends
         new = np.flatnonzero(values.bases > self.after)
         firsts = new[np.concatenate(([True], values.segments[new][1:] != values.segments[new][:-1]))[: len(new)]]
@@ -269,18 +282,17 @@ class _Edges:
                 begins, int(self.wanted.bounds.kept_offsets[segment])
             ):  # what retention is removing may still be there
                 self._refuse(segment, begins, int(offsets[row]))
-        self._look_behind(ends)
+        self._compare(ends, behind)
         return ends
 
-    def _look_behind(self, ends: Ints) -> None:
+    def _compare(self, ends: Ints, behind: Sequence[Pair | None]) -> None:
         """Compare where the chunk ends with where the next value begins, in each segment that goes on."""
-        segments = self.wanted.segments
-        for segment in segments[(ends[segments] != OFFSET_UNKNOWN) & (ends[segments] < self.wanted.bounds.next_offsets[segments])].tolist():
-            where = cache_range(segment, self.wanted.cache_id)[1]
-            behind = self.store.read_log(log_key(segment, self.wanted.cache_id, self.upto + 1), where, bytes_max=1)
-            if behind:
-                begins = read_head(behind[0][1], where=f"log of segment {segment}, cache {self.wanted.cache_id}").first_offset
-                if begins > max(int(ends[segment]), int(self.wanted.bounds.kept_offsets[segment])):
+        segments, bounds = self.wanted.segments, self.wanted.bounds
+        goes_on = (ends[segments] != OFFSET_UNKNOWN) & (ends[segments] < bounds.next_offsets[segments])
+        for row, segment in zip(goes_on.nonzero()[0].tolist(), segments[goes_on].tolist(), strict=True):
+            if (pair := behind[row]) is not None:
+                begins = read_head(pair[1], where=f"log of segment {segment}, cache {self.wanted.cache_id}").first_offset
+                if begins > max(int(ends[segment]), int(bounds.kept_offsets[segment])):
                     self._refuse(segment, int(ends[segment]), begins)
 
     def _end_below(self, segment: int, base: int) -> int:
@@ -330,7 +342,7 @@ def _checked(pairs: list[Pair], *, cache_id: int) -> tuple[StoredValues, Ints]:
     _refuse(sizes < VALUE_HEAD_BYTES, segments, cache_id, "a stored value is shorter than its header")
     _refuse(sizes & 7 != 0, segments, cache_id, "the length of a stored value is not a multiple of 8")
     packed = pack(segments, data) if int(sizes.sum()) < len(data) * STORED_VALUE_VERBATIM_BYTES_MIN else None
-    heads = _heads_of(data) if packed is None else _heads_in(packed)
+    heads = heads_of(data) if packed is None else _heads_in(packed)
     checksums = _checksums(data, segments, cache_id) if packed is None else _checksums_in(packed, cache_id)
     _refuse(checksums != heads["crc"], segments, cache_id, "the checksum of a stored value is wrong")
     columns, flags = heads["bitmap"].astype(np.int64), heads["flags"].astype(np.int64)
@@ -344,10 +356,6 @@ def _checked(pairs: list[Pair], *, cache_id: int) -> tuple[StoredValues, Ints]:
     _refuse(np.concatenate(([False], gap))[: len(segments)], segments, cache_id, "the value before this one is missing")
     values = StoredValues(segments=segments, bases=bases, counts=counts, sizes=sizes, data=data if packed is None else packed)
     return values, offsets
-
-
-def _heads_of(data: list[bytes]) -> npt.NDArray[np.void]:
-    return np.frombuffer(b"".join([value[:VALUE_HEAD_BYTES] for value in data]), VALUE_HEAD)
 
 
 def _heads_in(values: Packed) -> npt.NDArray[np.void]:

@@ -254,6 +254,20 @@ class MemoryStore:
                         return found
             return found
 
+    def read_logs_and_next(
+        self, ranges: Sequence[Range], bounds: Sequence[bytes], *, bytes_max: int
+    ) -> tuple[list[Pair], list[Pair | None]]:
+        found: list[Pair] = []
+        behind: list[Pair | None] = []
+        for span, bound in zip(ranges, bounds, strict=True):
+            pairs = self.read_log(*span, bytes_max=bytes_max)
+            found += pairs
+            bytes_max -= sum(len(value) for _, value in pairs)
+            if bytes_max <= 0:
+                break
+            behind.append(next(iter(self.read_log(span[1], bound, bytes_max=1)), None))
+        return found, behind
+
     def last_log(self, lower: bytes, upper: bytes) -> Pair | None:
         return self.last_logs(((lower, upper),))[0]
 

@@ -236,6 +236,15 @@ class Store(Protocol):
         """Return `read_log` of many ascending, disjoint ranges as one list; `bytes_max` is for all of them together."""
         ...
 
+    def read_logs_and_next(
+        self, ranges: Sequence[Range], bounds: Sequence[bytes], *, bytes_max: int
+    ) -> tuple[list[Pair], list[Pair | None]]:
+        """Return `read_logs`, and of each range that was read to its end the first pair behind it, None where none is below its bound.
+
+        `bounds` are at or above the ends of their ranges, and at or below the next range. What is behind a range costs no seek.
+        """
+        ...
+
     def last_log(self, lower: bytes, upper: bytes) -> Pair | None:
         """Return the log pair with the greatest key in the range."""
         ...

@@ -106,6 +106,20 @@ class StoreContract(ABC):
         assert store.read_logs(ranges, bytes_max=301) == by_segment[1] + by_segment[4][:1]
         assert store.read_logs([], bytes_max=MIB) == []
 
+    def test_of_each_range_the_next_pair_is_told_below_a_bound(self, store: Store) -> None:
+        one, two = log_pairs(4, segment=1, size=100), log_pairs(3, segment=2, size=100)
+        store.append(one + two, [])
+        ranges = [(keys.segment_range(1)[0], one[2][0]), (keys.segment_range(2)[0], two[1][0])]
+        bounds = [keys.segment_range(segment)[1] for segment in (1, 2)]
+        assert store.read_logs_and_next(ranges, bounds, bytes_max=MIB) == (one[:2] + two[:1], [one[2], two[1]])
+        assert store.read_logs_and_next(ranges, [one[2][0], two[1][0]], bytes_max=MIB) == (one[:2] + two[:1], [None, None])
+        assert store.read_logs_and_next(ranges, bounds, bytes_max=300)[0] == one[:2] + two[:1]
+        assert store.read_logs_and_next(ranges, bounds, bytes_max=201) == (one[:2] + two[:1], [one[2]])
+        assert store.read_logs_and_next(ranges, bounds, bytes_max=100) == (one[:1], [])
+        whole = [keys.segment_range(segment) for segment in (1, 2, 3)]
+        assert store.read_logs_and_next(whole, [upper for _, upper in whole], bytes_max=MIB) == (one + two, [None, None, None])
+        assert store.read_logs_and_next([], [], bytes_max=MIB) == ([], [])
+
     def test_the_last_of_each_cache_is_found_from_above(self, store: Store) -> None:
         store.append(log_pairs(3, cache=1) + log_pairs(2, cache=7), [])
         assert store.last_log(*keys.segment_range(1)) == log_pairs(2, cache=7)[-1]

@@ -27,7 +27,14 @@ _Keys = list[str | int | float | bytes | bool]  # what the stub wants; a list is
 
 def read_values(family: Rdict, ranges: Sequence[Range], *, bytes_max: int, judge: Judge) -> list[Pair]:
     """Return the pairs of ascending, disjoint ranges until their values reach `bytes_max`."""
-    return calling(lambda: _walk_ranges(family, ranges, bytes_max), judge) if ranges else []
+    return read_values_and_next(family, ranges, [upper for _, upper in ranges], bytes_max=bytes_max, judge=judge)[0]
+
+
+def read_values_and_next(
+    family: Rdict, ranges: Sequence[Range], bounds: Sequence[bytes], *, bytes_max: int, judge: Judge
+) -> tuple[list[Pair], list[Pair | None]]:
+    """Return the same, and the first pair behind each range that was read to its end, None where none is below its bound."""
+    return calling(lambda: _walk_ranges(family, ranges, bounds, bytes_max), judge) if ranges else ([], [])
 
 
 def read_pairs(family: Rdict, span: Range, *, limit: int | None, judge: Judge) -> list[Pair]:
@@ -68,18 +75,21 @@ def peek_values(family: Rdict, keys: list[bytes]) -> list[bytes] | None:
     return found
 
 
-def _walk_ranges(family: Rdict, ranges: Sequence[Range], bytes_max: int) -> list[Pair]:
-    options = _below(ranges[-1][1])
+def _walk_ranges(family: Rdict, ranges: Sequence[Range], bounds: Sequence[bytes], bytes_max: int) -> tuple[list[Pair], list[Pair | None]]:
+    options = _below(bounds[-1])
     # History keeps what it read: filling the cache as well takes a quarter of the time. Nothing is warmed: the engine does not say where
     # in a file a range lies, and a whole file is 64 MiB for the KiB that a chunk takes of a segment.
     options.fill_cache(False)  # type: ignore[call-arg]  # noqa: FBT003 -- its only argument, which the stub lacks
     iterator = family.iter(options)
     found: list[Pair] = []
-    for span in ranges:
+    behind: list[Pair | None] = []
+    for span, bound in zip(ranges, bounds, strict=True):
         bytes_max -= _walk_range(iterator, span, bytes_max, found)
         if bytes_max <= 0:
             break
-    return found
+        key = iterator.key()  # the walk has come to it anyway
+        behind.append((key, iterator.value()) if key is not None and key < bound else None)
+    return found, behind
 
 
 def _walk_range(iterator: RdictIter, span: Range, bytes_max: int, found: list[Pair]) -> int:

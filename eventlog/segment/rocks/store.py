@@ -42,7 +42,16 @@ from eventlog.segment.port import Identity, Pair, Range, Snapshot, StoreEnds, St
 from eventlog.segment.rocks.ends import SUM_KEY, DurableCounts, EndsFile, RowSum, changed, create_ends, decode_sum, open_ends, total_of
 from eventlog.segment.rocks.failing import NO_SPACE, STALL, Judge, calling, closing_error, compacting_error, is_damage, reading_error
 from eventlog.segment.rocks.opening import Database, close_database, create_database, open_database
-from eventlog.segment.rocks.reading import RocksSnapshot, first_keys, get_values, last_pairs, peek_values, read_pairs, read_values
+from eventlog.segment.rocks.reading import (
+    RocksSnapshot,
+    first_keys,
+    get_values,
+    last_pairs,
+    peek_values,
+    read_pairs,
+    read_values,
+    read_values_and_next,
+)
 from eventlog.segment.rocks.settled import Settling, read_settled
 
 T = TypeVar("T")
@@ -196,6 +205,11 @@ class RocksStore:
 
     def read_logs(self, ranges: Sequence[Range], *, bytes_max: int) -> list[Pair]:
         return read_values(self._open().log, ranges, bytes_max=bytes_max, judge=self._judging("log"))
+
+    def read_logs_and_next(
+        self, ranges: Sequence[Range], bounds: Sequence[bytes], *, bytes_max: int
+    ) -> tuple[list[Pair], list[Pair | None]]:
+        return read_values_and_next(self._open().log, ranges, bounds, bytes_max=bytes_max, judge=self._judging("log"))
 
     def last_log(self, lower: bytes, upper: bytes) -> Pair | None:
         return self.last_logs(((lower, upper),))[0]

@@ -61,9 +61,9 @@ async def read(node, cache, where):
 def test_a_key_is_looked_for_in_its_segment_alone(tmp_path, is_history):
     read_segments = set()
 
-    def noted(read_logs, ranges):
+    def noted(read, ranges, bounds):
         read_segments.update(parse_log_key(lower)[0] for lower, _ in ranges)
-        return read_logs(ranges)
+        return read(ranges, bounds)
 
     async def act(node):
         cache = await cache_of(node, format="json")
@@ -71,7 +71,7 @@ def test_a_key_is_looked_for_in_its_segment_alone(tmp_path, is_history):
             result = await submit(node, cache, [(b"k%d" % key, b'{"n": %d}' % n) for key in range(20)])
         if is_history:
             node.tail.skip(int(result.ids.max()))
-        node.store.instead["read_logs"] = noted
+        node.store.instead["read_logs_and_next"] = noted
         events, upto = await read(node, cache, "key = 'k7' AND value.n >= 10")
         assert (events, upto >= int(result.ids.max())) == (20, True)
         assert read_segments == ({segment(b"k7")} if is_history else set())

@@ -31,7 +31,7 @@ from eventlog.errors import (
     Stopping,
     tellable,
 )
-from eventlog.ids import EPOCH_MS, ID_STEP
+from eventlog.ids import EPOCH_MS
 from eventlog.limits import HEADERS_BYTES_MAX, KEY_BYTES_MAX
 from eventlog.node.answering import refuse_with
 from eventlog.node.cluster.controller import ControllerLoop, ControllerParts
@@ -299,8 +299,6 @@ class Node:
         self.storage.start()
         self.value_gate.start()
         self.tail.start(int(self.core.ends.max(initial=0)))  # everything up to there is in the store alone
-        if any(start.first % ID_STEP != self.number for segment in range(self.segments) for start in self.core.history(segment)):
-            self.steps.share()
         self.reads.start()
         self.state_reads.start()
         self.own(asyncio.get_running_loop().create_task(self.writer.run(), name="writer"))

@@ -2,9 +2,9 @@
 
 A chunk holds all events of a cache in some segments between two ids. A reader that goes on where a chunk ended gets a larger one:
 every chunk costs a seek a segment. Checksums, and that no value is missing between two others, are checked once, when a chunk is
-read; chunks are kept for a while, so that readers of the same history share the work. Between two steps the events of all segments have
-a number, and a chunk has to have as many. Where none is known, offsets must go on at its beginning from what stands before it, which is one
-more seek a segment for the first chunk, and at its end to what stands behind it, which the read has come to anyway.
+read; chunks are kept for a while, so that readers of the same history share the work. Offsets must go on at its beginning from what
+stands before it, which is one more seek a segment for a reader's first chunk, and at its end to what stands behind it, which the read has
+come to anyway.
 """
 
 from collections import OrderedDict
@@ -44,11 +44,10 @@ _NO_MAX = 1 << 62
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChunkEnd:
-    """Where a chunk may end: about so many bytes, and exactly so many events (None: not known) after its beginning."""
+    """Where a chunk may end: about so many bytes after its beginning."""
 
     id: int
     nbytes: int
-    events: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -70,8 +69,7 @@ class LogBounds:
 class HistoryRead:
     """What a reader wants, and the chunk to read for it: from `chunk_after` to one of `ends`, which rise.
 
-    `cursor` belongs to the read alone. `nbytes_max` bounds the chunk as far as its ends allow. `is_clean`: no value lies on both
-    sides of `chunk_after`.
+    `cursor` belongs to the read alone. `nbytes_max` bounds the chunk as far as its ends allow.
     """
 
     cache_id: int
@@ -81,7 +79,6 @@ class HistoryRead:
     chunk_after: int
     ends: tuple[ChunkEnd, ...]
     nbytes_max: int
-    is_clean: bool
     bounds: LogBounds
     matches: CompiledFilter | None = None
     only: Ints | None = None
@@ -198,25 +195,21 @@ class History:
         if before is not None:
             after, beyond, room = before.upto, before.beyond(), _GROWTH * before.nbytes
         else:
-            after, beyond, room = wanted.chunk_after, [] if wanted.is_clean else self._straddling(wanted), 0
+            after, beyond, room = wanted.chunk_after, self._straddling(wanted), 0
         room = max(room, wanted.limits.nbytes, HISTORY_READ_BYTES_FIRST)
         end = [wanted.ends[0], *(end for end in wanted.ends if end.nbytes <= room)][-1]
-        upto, expected = end.id, end.events if wanted.is_clean and after == wanted.chunk_after else None
+        upto = end.id
         pairs, behind = self._read(wanted, after, upto, nbytes_max=wanted.nbytes_max)
         while (taken := sum([len(value) for _, value in pairs])) >= wanted.nbytes_max:
             earlier = _earlier(pairs, wanted, share=min(room / taken, 0.5), between=(after, upto))
-            upto, expected = earlier or upto, None
+            upto = earlier or upto
             pairs, behind = self._read(wanted, after, upto, nbytes_max=wanted.nbytes_max if earlier else _NO_MAX)
             if not earlier:
                 break
         values, offsets = _checked(sorted(beyond + pairs) if beyond else pairs, cache_id=wanted.cache_id)
-        found = int(values.counts.sum())
-        if expected is not None and found != expected:
-            why = f"{found} events with ids in ({after}, {upto}] instead of {expected}"
-            raise CorruptData(where=f"log of cache {wanted.cache_id}", why=why)
         edges = _Edges(self._store, wanted, after, upto)
         due = before.ends if before is not None else edges.due()
-        ends = edges.ends(values, offsets, due=due, behind=behind if expected is None else None)
+        ends = edges.ends(values, offsets, due=due, behind=behind)
         nbytes = int(values.sizes.sum()) + _VALUE_BYTES * len(values.sizes)
         return _Chunk(cache_id=wanted.cache_id, after=after, upto=upto, values=values, ends=ends, nbytes=nbytes)
 
@@ -260,18 +253,16 @@ class _Edges:
             due[at.of[is_there]] = at.offsets[is_there]
         return due
 
-    def ends(self, values: StoredValues, offsets: Ints, *, due: Ints, behind: Sequence[Pair | None] | None) -> Ints:
+    def ends(self, values: StoredValues, offsets: Ints, *, due: Ints, behind: Sequence[Pair | None]) -> Ints:
         """Return the offset, by segment, at which whatever is behind the chunk must begin.
 
-        `behind` are the values that follow, by segment asked for; None: as many events were found as the steps counted.
+        `behind` are the values that follow, by segment asked for.
 
         Raises:
             CorruptData: there is a gap at an edge.
         """
         ends = due.copy()
         ends[values.segments] = offsets + values.counts  # of several, the last one counts
-        if behind is None:
-            return ends
         new = np.flatnonzero(values.bases > self.after)
         firsts = new[np.concatenate(([True], values.segments[new][1:] != values.segments[new][:-1]))[: len(new)]]
         for row, segment, base in zip(firsts.tolist(), values.segments[firsts].tolist(), values.bases[firsts].tolist(), strict=True):

@@ -1,8 +1,7 @@
 """A cache's log indexed by id, coarsely: how many events and bytes it had, over all its life, up to some ids.
 
-A step stands at the end of a group, once so many bytes or events of its primary have come since the one before. Where all groups
-are of one primary, no stored value lies on both sides of a step and its counts are exact; where there are several, whose groups may
-overlap, it says about how much there is. Readers choose by steps where one answer ends, retention up to where it removes. Rows are
+A step stands at the end of a group, once so many bytes or events of its primary have come since the one before. It says about how much
+there is: groups of several primaries may overlap. Readers choose by steps where one answer ends, retention up to where it removes. Rows are
 written with the group that makes them and count its primary's alone; encoding them is the node's business.
 
 `LastEvents` finds where the last events of a log begin, by counts of what lies behind one id after the other.
@@ -85,7 +84,6 @@ class StepIndex:
     def __init__(self, *, step_events: int = STEP_EVENTS, step_bytes: int = STEP_BYTES) -> None:
         self._step_events = step_events
         self._step_bytes = step_bytes
-        self._is_shared = False
         self._caches: dict[int, _CacheSteps] = {}
 
     # ------------------------------------------------------------ writing
@@ -173,15 +171,6 @@ class StepIndex:
         self._caches.pop(cache_id, None)
 
     # ------------------------------------------------------------ reading
-
-    def share(self) -> None:
-        """Note that the log holds groups of other primaries, whether they are counted or not."""
-        self._is_shared = True
-
-    def is_exact(self, cache_id: int) -> bool:
-        """Return whether all groups of a cache are of one primary and counted: no value lies on both sides of a step."""
-        cache = self._caches.get(cache_id)
-        return not self._is_shared and (cache is None or len(cache.origins) <= 1)
 
     def last(self, cache_id: int) -> IndexStep:
         """Return the last step of a cache; the one at id 0 when it has none."""

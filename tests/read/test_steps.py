@@ -140,7 +140,6 @@ def test_groups_of_several_primaries_are_counted_as_they_come(origins, probe, da
     steps = index.between(1, after=0, upto=at(1000))
     assert [step.id for step in steps] == sorted(row[1] for row in rows)
     assert index.now(1) == (sum(events for _, events, _ in made), sum(nbytes for _, _, nbytes in made))
-    assert index.is_exact(1) == (sum(map(bool, origins)) <= 1)
     found = index.at_or_below(1, at(probe, 0))
     below = sum(events for id_, events, _ in made if id_ <= found.id)
     assert below - len(origins) * 2 * STEP_EVENTS < found.events <= below
@@ -149,11 +148,3 @@ def test_groups_of_several_primaries_are_counted_as_they_come(origins, probe, da
     assert [step.id for step in again.between(1, after=0, upto=at(1000))] == [step.id for step in steps]
     for before, after in zip(steps, again.between(1, after=0, upto=at(1000)), strict=True):
         assert after.events >= before.events, "retention never removes more for having forgotten"
-
-
-def test_counts_are_not_exact_where_others_write_too():
-    index, _ = filled([(at(10), STEP_EVENTS, 1)])
-    assert index.is_exact(1)
-    assert index.is_exact(2)
-    index.share()
-    assert not index.is_exact(1)

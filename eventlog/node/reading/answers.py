@@ -143,7 +143,6 @@ class Reads:
 
         Groups may be part of what was written together. Whatever else came to be held up to the id `skipped` is in the store only.
         """
-        self._context.steps.share()
         if skipped:
             self._context.tail.skip(skipped)
         for group in groups:

@@ -114,7 +114,7 @@ class ColumnBuilding:
 
     def _make(self, cache: CacheState, span: Span) -> float | None:
         """Make a file; return how long it took, None where there was nothing to keep. In the reader thread."""
-        began, clears, steps = time.monotonic(), self._files.clears, self._context.steps
+        began, clears = time.monotonic(), self._files.clears
         segments = np.flatnonzero(span.held)
         wanted = HistoryRead(
             cache_id=span.cache_id,
@@ -122,9 +122,8 @@ class ColumnBuilding:
             top=span.upto,
             limits=Limits(),
             chunk_after=span.after,
-            ends=(ChunkEnd(id=span.upto, nbytes=0, events=None),),
+            ends=(ChunkEnd(id=span.upto, nbytes=0),),
             nbytes_max=2 * self._files.pace.log_bytes,
-            is_clean=steps.is_exact(span.cache_id) and steps.at_or_below(span.cache_id, span.after).id == span.after,
             bounds=LogBounds.of(cache),
         )
         values, upto = self._history.load(wanted)

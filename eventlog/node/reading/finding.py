@@ -221,18 +221,12 @@ def plan_read(steps: StepIndex, pull: Pull, *, between: tuple[int, int], ahead: 
     start, end = steps.at_or_below(cache.cache_id, lowest), cut(max(ahead, wanted))
     chunk_after = min(start.id, lowest)
     steps_between = steps.between(cache.cache_id, after=lowest, upto=end)
-    is_exact = steps.is_exact(cache.cache_id)
-    is_known = is_exact and cursor.asked is None and only is None and cache.last_trimmed_id <= chunk_after == start.id
     ends = [
-        ChunkEnd(
-            id=step.id,
-            nbytes=(step.nbytes - start.nbytes) // share,
-            events=step.events - start.events if is_known else None,
-        )
+        ChunkEnd(id=step.id, nbytes=(step.nbytes - start.nbytes) // share)
         for step in steps_between[:: len(steps_between) // _CHUNK_ENDS_MAX + 1]
     ]
     if not ends or ends[-1].id < end:
-        ends.append(ChunkEnd(id=end, nbytes=ends[-1].nbytes if ends else 0, events=None))
+        ends.append(ChunkEnd(id=end, nbytes=ends[-1].nbytes if ends else 0))
     return HistoryRead(
         cache_id=cache.cache_id,
         cursor=cursor.copy(),
@@ -241,7 +235,6 @@ def plan_read(steps: StepIndex, pull: Pull, *, between: tuple[int, int], ahead: 
         chunk_after=chunk_after,
         ends=tuple(ends),
         nbytes_max=2 * HISTORY_READ_BYTES_MAX,
-        is_clean=is_exact,
         bounds=LogBounds.of(cache),
         matches=pull.matches,
         only=only,

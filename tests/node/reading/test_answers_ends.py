@@ -194,16 +194,14 @@ def test_a_damaged_value_is_named_and_nothing_of_it_is_served():
     run(scenario, tail_bytes=0, step_events=1 << 30)
 
 
-@pytest.mark.parametrize("which", ["in the middle", "at the end"])
-def test_a_missing_value_is_noticed(which):
+def test_a_missing_value_is_noticed():
     async def scenario(node):
         cache = node.cache()
         for index in range(10):
             node.write((cache, {1: [b"%d" % index]}))
         log = node.store.disk.log
-        key = log.keys[5 if which == "in the middle" else -1]
-        log.delete(key)
-        with pytest.raises(CorruptData, match=r"missing|instead of"):
+        log.delete(log.keys[5])
+        with pytest.raises(CorruptData, match="missing"):
             await ask(node)
 
     run(scenario, tail_bytes=0, step_events=10)

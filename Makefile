@@ -59,6 +59,7 @@ damage: setup
 	@$(PYTHON_ENV) -m tests.process.damage $(TRIALS)
 
 bench: setup
+	@.ci/setup spark
 	@$(PYTHON_ENV) -m benchmarks
 
 model:

@@ -7,7 +7,7 @@ from importlib import import_module
 from pathlib import Path
 
 from benchmarks import machine
-from benchmarks.figures import Row, Scale, render, write_document, write_json
+from benchmarks.figures import Row, Scale, render, without_place, write_document, write_json
 
 NAMES = (
     "append",
@@ -60,6 +60,8 @@ def main(words: Sequence[str]) -> int:
     chosen = parser.parse_args(words)
     if unknown := set(chosen.names) - set(NAMES):
         parser.error(f"there is no benchmark {', '.join(sorted(unknown))}; there are {', '.join(NAMES)}")
+    if chosen.page is not None and (lacking := without_place(chosen.page.read_text(), chosen.names or NAMES)):
+        parser.error(f"{chosen.page} has no place for {', '.join(lacking)}")
     about = machine.describe()
     print(f"{about}\n{'QUICK RUN: the sizes are too small for the figures to count' if chosen.quick else ''}".rstrip(), flush=True)
     results: list[tuple[str, str, list[Row]]] = []

@@ -1,6 +1,7 @@
 """Rows of results: what was measured, what the bare thing costs in the same run, the ratio, and the target."""
 
 import json
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -109,14 +110,19 @@ def markdown(rows: Sequence[Row]) -> str:
 PAGE_COLUMNS = 130
 
 
-def write_document(path: Path, machine: str, results: Iterable[tuple[str, str, Sequence[Row]]]) -> None:
+def without_place(page: str, names: Iterable[str]) -> list[str]:
+    """Return the names of those whose table has no place on a page."""
+    return [name for name in names if not re.search(f"^<!-- {name} -->\n.*^<!-- /{name} -->$", page, re.DOTALL | re.MULTILINE)]
+
+
+def write_document(path: Path, machine: str, results: Sequence[tuple[str, str, Sequence[Row]]]) -> None:
     """Put the tables of results into a page, each between its two marks `<!-- NAME -->` and `<!-- /NAME -->`."""
     page = path.read_text()
+    if lacking := without_place(page, (name for name, _, _ in results)):
+        raise ValueError(f"{path} has no place for {', '.join(lacking)}")
     for name, remark, rows in results:
         before, mark, rest = page.partition(f"<!-- {name} -->\n")
         _, end, after = rest.partition(f"<!-- /{name} -->")
-        if not mark or not end:
-            raise ValueError(f"{path} has no place for {name}")
         said = fill(" ".join(f"{machine}; {remark}.".split()), PAGE_COLUMNS)
         page = f"{before}{mark}{said}\n\n{markdown(rows)}\n{end}{after}"
     path.write_text(page)

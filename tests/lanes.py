@@ -28,7 +28,7 @@ BIN = TOP / ".venv" / "bin"
 LANE_SECONDS_MAX = 4500
 _REASON_MAX = 200
 FOR_TESTS = "EVENTLOG_TEST_"
-SEEDS = "0:250"
+SEEDS = "0:500"
 """Of runs of clusters."""
 
 _running: set[subprocess.Popen[bytes]] = set()

@@ -1,11 +1,12 @@
 """Planted bugs: each is put in place of a method, and the runs that are to find it must, by what their histories tell.
 
 A planted bug whose method is gone is an error. Three ranges of seeds are searched for each, with the asserts of all modules off, so that
-nothing but the history tells, and the code as it is runs on some of the same seeds; `--known` runs each on the seed that is known to
-find it.
+nothing but the history tells; seeds whose runs lack what a bug needs are passed over. The code as it is runs on some of the same seeds.
+`--known` runs each bug on the seed that is known to find it.
 """
 
 import argparse
+import itertools
 import os
 import statistics
 import sys
@@ -60,6 +61,11 @@ def mutants() -> tuple[Mutant, ...]:
     return (*OF_CLUSTERS, *OF_CLIENTS, *CONSUMER_MUTANTS)
 
 
+def seeds_of(mutant: Mutant, first: int, count: int) -> list[int]:
+    """Return the first so many seeds from `first` on whose runs have what a bug needs."""
+    return list(itertools.islice((seed for seed in itertools.count(first) if mutant.among is None or mutant.among(seed)), count))
+
+
 def hunt(job: Job) -> Found:
     """Play seeds until one fails."""
     play = _player(job.world)
@@ -106,7 +112,7 @@ def search(places: Sequence[int], *, processes: int, seeds_max: int) -> bool:
     """Hunt bugs in each range; return whether all were found in all."""
     known = mutants()
     jobs = [
-        Job(world=known[place].world, seeds=range(first, first + min(seeds_max, SEEDS_MAX[known[place].world])), place=place)
+        Job(world=known[place].world, seeds=seeds_of(known[place], first, min(seeds_max, SEEDS_MAX[known[place].world])), place=place)
         for place in places
         for first in RANGES
     ]
@@ -132,7 +138,9 @@ def _line(mutant: Mutant, hunts: Sequence[Found]) -> str:
 def run_known(places: Sequence[int], *, processes: int) -> bool:
     """Run each bug on its seed, or the first few once the code has moved on; return whether the history told on all."""
     known = mutants()
-    jobs = [Job(world=known[place].world, seeds=(known[place].seed, *range(KNOWN_MAX)), place=place) for place in places]
+    jobs = [
+        Job(world=known[place].world, seeds=(known[place].seed, *seeds_of(known[place], 0, KNOWN_MAX)), place=place) for place in places
+    ]
     missed = 0
     for job, found in zip(jobs, _played(jobs, processes=processes), strict=True):
         assert job.place is not None, "one is planted"

@@ -19,7 +19,8 @@ World = Literal["cluster", "clients", "group", "reading", "near", "work", "mirro
 class Mutant:
     """`target` is `module:Class.method` or `module:function`; `make` gets the original and returns what stands in its place.
 
-    `also` are further targets that are replaced along with it. `world`: the runs that are to find it.
+    `also` are further targets that are replaced along with it. `world`: the runs that are to find it, of them those for whose seeds `among`
+    holds: they have what the bug needs.
     """
 
     name: str
@@ -28,6 +29,7 @@ class Mutant:
     seed: int
     also: tuple[tuple[str, Make], ...] = ()
     world: World = "cluster"
+    among: Callable[[int], bool] | None = None
 
 
 def instead(replacement: Callable[..., Any]) -> Make:

@@ -1,11 +1,13 @@
 """Planted bugs: each still fits the code, is there only for as long as it is asked for, and has its asserts off when it is hunted."""
 
 import dataclasses
+import random
 
 import pytest
 
 from eventlog.read.watermark import Promises
-from tests.sim.hunt import Job, hunt, mutants
+from tests.sim.cluster.swarm import choose
+from tests.sim.hunt import Job, hunt, mutants, seeds_of
 from tests.sim.planting import Mutant, applied
 
 MUTANTS = mutants()
@@ -20,6 +22,17 @@ def test_their_names_differ_within_the_runs_that_are_to_find_them():
 def test_each_replaces_a_method_that_is_there(mutant: Mutant):
     with applied(mutant):
         pass
+
+
+def test_a_bug_is_known_to_be_found_where_it_is_hunted():
+    assert [mutant.name for mutant in MUTANTS if mutant.among is not None and not mutant.among(mutant.seed)] == []
+
+
+def test_seeds_whose_runs_lack_what_a_bug_needs_are_passed_over():
+    hunted = BY_NAME["list made in one round"]
+    seeds = seeds_of(hunted, 100_000, 20)
+    assert {choose(random.Random(seed)).about for seed in seeds} == {"lists"}
+    assert seeds_of(BY_NAME["no floor"], 7, 3) == [7, 8, 9]
 
 
 def test_a_method_that_is_gone_is_an_error():

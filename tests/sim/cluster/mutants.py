@@ -3,6 +3,8 @@
 Where whole nodes have another rule against the same damage, that one is taken away as well.
 """
 
+import random
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
 
@@ -11,11 +13,13 @@ import numpy as np
 from eventlog.batch.layout import read_head
 from eventlog.control.records import NODE_PREFIX
 from eventlog.errors import ClockSkew
+from eventlog.limits import LEASE_MS
 from eventlog.node.cluster.primaries import Led
 from eventlog.replication.commands import Cut, Lead, Write
 from eventlog.replication.messages import ACK, APPEND, HELD
 from eventlog.replication.roster import OWN
 from tests.sim.cluster import credulous
+from tests.sim.cluster.swarm import Fault, choose
 from tests.sim.planting import Mutant, instead
 
 # ---------------------------------------------------------------- epochs and terms
@@ -303,6 +307,23 @@ def _believe_every_byte(data: Any, *, segment: int, cache: int) -> Any:
     return read_head(data, where=f"segment {segment}, cache {cache}")
 
 
+# ---------------------------------------------------------------- which runs have what a bug needs
+
+
+def _about(theme: str) -> Callable[[int], bool]:
+    return lambda seed: choose(random.Random(seed)).about == theme
+
+
+def _with(*faults: Fault) -> Callable[[int], bool]:
+    return lambda seed: choose(random.Random(seed)).intervals_ms.keys() >= set(faults)
+
+
+def _with_clocks_apart(seed: int) -> bool:
+    """Whether a primary goes whose clock, or a reader's, is far ahead of its successor's: further than a lease lasts."""
+    swarm = choose(random.Random(seed))
+    return Fault.CRASH_PRIMARY in swarm.intervals_ms and swarm.readers > 0 and max(swarm.offsets_ms) - min(swarm.offsets_ms) > LEASE_MS
+
+
 _CORE: Final = "eventlog.replication.replica:Replication"
 _BACKUP: Final = "eventlog.replication.backup:BackupCore"
 _SETS: Final = "eventlog.replication.in_sync:InSync"
@@ -348,23 +369,44 @@ MUTANTS: Final = (
         target=f"{_BACKUP}.is_source",
         make=instead(credulous.name_any_source),
         seed=7,
+        among=_with(Fault.LIAR),
     ),
-    Mutant(name="higher epoch believed", target=f"{_CORE}.receive", make=credulous.believe_any_epoch(APPEND), seed=7),
+    Mutant(
+        name="higher epoch believed",
+        target=f"{_CORE}.receive",
+        make=credulous.believe_any_epoch(APPEND),
+        seed=7,
+        among=_with(Fault.LIAR),
+    ),
     Mutant(
         name="refusal of a higher epoch believed",
         target=f"{_CORE}.acknowledged",
         make=credulous.believe_any_epoch(ACK),
         seed=13,
+        among=_with(Fault.LIAR),
     ),
-    Mutant(name="snapshot begun by a non-primary", target=f"{_BACKUP}.check", make=credulous.let_anybody_begin, seed=18),
+    Mutant(
+        name="snapshot begun by a non-primary",
+        target=f"{_BACKUP}.check",
+        make=credulous.let_anybody_begin,
+        seed=18,
+        among=_with(Fault.LIAR),
+    ),
     Mutant(
         name="acknowledgement of another incarnation",
         target=f"{_CORE}.acknowledged",
         make=credulous.count_by_node,
         also=(("eventlog.node.cluster.peers:Peers._check_member", instead(credulous.take_anybody_for_a_member)),),
         seed=13,
+        among=_with(Fault.LIAR),
     ),
-    Mutant(name="promise of a non-primary", target=f"{_CORE}.believes", make=instead(credulous.hear_any_promise), seed=7),
+    Mutant(
+        name="promise of a non-primary",
+        target=f"{_CORE}.believes",
+        make=instead(credulous.hear_any_promise),
+        seed=7,
+        among=_with(Fault.LIAR),
+    ),
     Mutant(name="two terms under one epoch", target=f"{_RULES}.next_epoch", make=instead(_same_epoch), seed=0),
     Mutant(
         name="primary goes on after a restart",
@@ -380,22 +422,42 @@ MUTANTS: Final = (
         also=(("eventlog.node.copying.takeover:TakeOver._serve", _promise_what_is_not_adopted),),
         seed=0,
     ),
-    Mutant(name="empty tail taken as adopted", target=f"{_CORE}.mark", make=_lead_with_an_empty_tail, seed=81),
+    Mutant(
+        name="empty tail taken as adopted",
+        target=f"{_CORE}.mark",
+        make=_lead_with_an_empty_tail,
+        seed=81,
+        among=_about("appended"),
+    ),
     Mutant(name="watermark waits for the proposed set alone", target=f"{_SETS}.shrink", make=_take_a_proposal_for_granted, seed=18),
-    Mutant(name="watermark waits for the recorded set alone", target=f"{_SETS}._awaited", make=instead(_await_the_recorded), seed=16),
+    Mutant(
+        name="watermark waits for the recorded set alone",
+        target=f"{_SETS}._awaited",
+        make=instead(_await_the_recorded),
+        seed=16,
+        among=_about("unheard"),
+    ),
     Mutant(name="join below the epoch's start", target=f"{_CORE}.look", make=_join_before_catching_up, seed=3),
-    Mutant(name="two proposals in flight", target=f"{_SETS}._propose", make=_propose_and_forget, seed=16),
+    Mutant(
+        name="two proposals in flight",
+        target=f"{_SETS}._propose",
+        make=_propose_and_forget,
+        seed=16,
+        among=_about("unheard"),
+    ),
     Mutant(
         name="proposal carried out on a later record",
         target="eventlog.control.cluster:plan_batch",
         make=_propose_on_any_record,
         seed=442,
+        among=_about("unheard"),
     ),
     Mutant(
         name="unknown outcome taken for none",
         target="eventlog.control.proposals:Proposals._is_open",
         make=instead(_every_outcome_is_certain),
         seed=16,
+        among=_about("unheard"),
     ),
     Mutant(
         name="node records overwritten",
@@ -417,7 +479,8 @@ MUTANTS: Final = (
         target=f"{_BACKUP}.is_cut_meant",
         make=instead(_any_cut_is_meant),
         also=((f"{_BACKUP}.is_committed", instead(_nothing_is_committed)),),
-        seed=1657,
+        seed=536,
+        among=_about("slow disks"),
     ),
     Mutant(name="truncation to the own watermark", target=f"{_CORE}.learn", make=_cut_to_the_own_watermark, seed=0),
     Mutant(name="append over a gap", target=f"{_BACKUP}.continues", make=instead(_append_over_a_gap), seed=0),
@@ -428,12 +491,25 @@ MUTANTS: Final = (
         make=_answer_idle_rows_before_sync,
         also=(("eventlog.replication.backup:_Taking._plain", _answer_repeated_rows_before_sync),),
         seed=268,
+        among=_about("slow disks"),
     ),
     Mutant(name="primary counts itself before its sync", target=f"{_CORE}.append", make=_count_oneself_before_sync, seed=1),
     Mutant(name="id clock not raised on takeover", target=f"{_CLOCK}.raise_above", make=instead(_stay_below), seed=1),
-    Mutant(name="floor not chained", target=f"{_RULES}.next_floor", make=instead(_floor_of_the_last), seed=9),
+    Mutant(
+        name="floor not chained",
+        target=f"{_RULES}.next_floor",
+        make=instead(_floor_of_the_last),
+        seed=9,
+        among=_about("leases apart"),
+    ),
     Mutant(name="no floor", target=f"{_RULES}.next_floor", make=instead(_no_floor), seed=3),
-    Mutant(name="promise above the lease", target=f"{_CLOCK}.close_up", make=instead(_promise_above_the_lease), seed=378),
+    Mutant(
+        name="promise above the lease",
+        target=f"{_CLOCK}.close_up",
+        make=instead(_promise_above_the_lease),
+        seed=378,
+        among=_with_clocks_apart,
+    ),
     Mutant(name="promise ignores what is in flight", target=f"{_MARKS}:Promises.begin", make=instead(_begin_nothing), seed=0),
     Mutant(
         name="promise served without its last event",
@@ -441,13 +517,26 @@ MUTANTS: Final = (
         make=instead(_serve_without_the_named),
         seed=3,
     ),
-    Mutant(name="lost disk electable", target=f"{_RULES}.may_lead", make=instead(_lead_with_an_empty_disk), seed=123),
-    Mutant(name="checksum not checked", target="eventlog.batch.views:checked_head", make=instead(_believe_every_byte), seed=32),
+    Mutant(
+        name="lost disk electable",
+        target=f"{_RULES}.may_lead",
+        make=instead(_lead_with_an_empty_disk),
+        seed=418,
+        among=_with(Fault.DISK),
+    ),
+    Mutant(
+        name="checksum not checked",
+        target="eventlog.batch.views:checked_head",
+        make=instead(_believe_every_byte),
+        seed=32,
+        among=_with(Fault.BIT),
+    ),
     Mutant(
         name="cover not compared",
         target="eventlog.node.cluster.primaries:Cover.take",
         make=instead(_take_any_answer_for_all_that_was_asked),
         seed=20,
+        among=_about("zombies"),
     ),
     Mutant(
         name="hold of a home in takeover ignored",
@@ -455,12 +544,14 @@ MUTANTS: Final = (
         make=instead(_answer_for_whatever_is_asked),
         also=(("eventlog.node.cluster.primaries:Primaries._leads", instead(_lead_whatever_is_asked)),),
         seed=93,
+        among=_about("zombies"),
     ),
     Mutant(
         name="deposed primary answers for its segments",
         target="eventlog.node.state.freshness:Freshness.proven",
         make=instead(_prove_nothing),
         seed=185,
+        among=_about("zombies"),
     ),
     Mutant(
         name="near cache's probe answered by one node alone",
@@ -473,5 +564,6 @@ MUTANTS: Final = (
         target="eventlog.node.cluster.primaries:Primaries.ask_as_of_one_moment",
         make=instead(_ask_in_one_round),
         seed=110,
+        among=_about("lists"),
     ),
 )

@@ -8,6 +8,7 @@ import random
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum, unique
+from typing import Final
 
 
 @unique
@@ -92,8 +93,12 @@ _LESS_COPIES = {Fault.DISK, Fault.MEMBER, Fault.DRAIN, Fault.REMOVE, Fault.FORCE
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Swarm:
-    """One run's settings. `intervals_ms` has the faults of this run alone; `ambush` is the moment that ambushes mostly wait for."""
+    """One run's settings.
 
+    `about` is its theme, `intervals_ms` has the faults of this run alone, and `ambush` is the moment that ambushes mostly wait for.
+    """
+
+    about: str
     nodes: int
     segments: int
     replicas: int
@@ -148,9 +153,9 @@ class Theme:
 
 
 _ANYTHING = Theme(weight=3)
-_THEMES = (
-    _ANYTHING,
-    replace(  # who says what is not true
+THEMES: Final[Mapping[str, Theme]] = {
+    "anything": _ANYTHING,
+    "liars": replace(  # who says what is not true
         _ANYTHING,
         weight=1,
         always=frozenset({Fault.STRANGER, Fault.LIAR}),
@@ -160,7 +165,7 @@ _THEMES = (
         askers=(0,),
         rates=(1, 2.5),
     ),
-    replace(  # sets grow while what their primary asked for or heard of is late
+    "unheard": replace(  # sets grow while what their primary asked for or heard of is late
         _ANYTHING,
         weight=1,
         always=frozenset({Fault.UNHEARD}),
@@ -171,7 +176,7 @@ _THEMES = (
         rates=(1,),
         store_timeout_us=(50_000, 500_000),  # 20 of them are waited for until what became of a commit stays unknown
     ),
-    replace(  # leases that end far apart
+    "leases apart": replace(  # leases that end far apart
         _ANYTHING,
         weight=1,
         always=frozenset({Fault.CHAIN}),
@@ -189,7 +194,7 @@ _THEMES = (
         store_delay_us=(1_000, 30_000),
         watch_delay_us=(1_000, 5_000),
     ),
-    replace(  # who begins to lead is gone before anybody heard of it, and another one leads that has more, or less
+    "appended": replace(  # who begins to lead is gone before anybody heard of it, and another one leads that has more, or less
         _ANYTHING,
         weight=1,
         always=frozenset({Fault.AMBUSH}),
@@ -207,7 +212,7 @@ _THEMES = (
         store_delay_us=(1_000, 30_000),
         watch_delay_us=(1_000, 5_000),
     ),
-    replace(  # catching up takes long, and who joins a set is away before it has
+    "growing": replace(  # catching up takes long, and who joins a set is away before it has
         _ANYTHING,
         weight=1,
         always=frozenset({Fault.AMBUSH, Fault.MEMBER}),
@@ -227,7 +232,7 @@ _THEMES = (
         store_delay_us=(1_000, 30_000),
         watch_delay_us=(1_000, 5_000),
     ),
-    replace(  # disks that take long, and lose what they had not written yet
+    "slow disks": replace(  # disks that take long, and lose what they had not written yet
         _ANYTHING,
         weight=2,
         always=frozenset({Fault.CRASH_ALL, Fault.ECHO, Fault.AMBUSH}),
@@ -239,7 +244,7 @@ _THEMES = (
         sync_us=(150_000,),
         think_us=(20_000, 60_000),
     ),
-    replace(  # questions to primaries that come and go
+    "zombies": replace(  # questions to primaries that come and go
         _ANYTHING,
         weight=1,
         always=frozenset({Fault.ZOMBIE}),
@@ -254,7 +259,7 @@ _THEMES = (
         sync_us=(200, 1_000, 20_000),
         store_unknown=(0.0,),
     ),
-    replace(  # questions of which one primary hears later than another
+    "lists": replace(  # questions of which one primary hears later than another
         _ANYTHING,
         weight=1,
         always=frozenset({Fault.MOVE}),
@@ -271,12 +276,13 @@ _THEMES = (
         sync_us=(200, 1_000),
         store_unknown=(0.0,),
     ),
-)
+}
 
 
 def choose(chance: random.Random) -> Swarm:
     """Return the settings of a run."""
-    theme = chance.choices(_THEMES, weights=[theme.weight for theme in _THEMES])[0]
+    about = chance.choices(tuple(THEMES), weights=[theme.weight for theme in THEMES.values()])[0]
+    theme = THEMES[about]
     nodes = chance.choice(theme.nodes)
     kinds = [kind for kind in Fault if chance.random() < _CHANCE.get(kind, 0.3) and _makes_sense(kind, nodes)]
     kinds = [kind for kind in Fault if kind in theme.always or (kind in kinds and kind in theme.may)]
@@ -285,6 +291,7 @@ def choose(chance: random.Random) -> Swarm:
     if Fault.UNHEARD in kinds:  # sets have to grow while faults still come
         kinds = [kind for kind in kinds if kind in _CALM]
     return Swarm(
+        about=about,
         nodes=nodes,
         segments=chance.choice(theme.segments),
         replicas=min(nodes, chance.choice(theme.replicas)),

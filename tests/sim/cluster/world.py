@@ -6,13 +6,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from zlib import crc32
 
 import msgspec
 import numpy as np
 
-from eventlog.arrays import Ints
 from eventlog.batch.layout import read_head
 from eventlog.control.metastore import Listing, MetaStore
 from eventlog.control.metastores.location import Location
@@ -66,6 +65,15 @@ class Heard:
         """Return whether it has something cut."""
         rows = np.frombuffer(self.body, APPEND, count=self.message.replicate.rows)
         return bool(np.count_nonzero(rows["flags"] == CUT))
+
+
+class Shown(NamedTuple):
+    """The arrays of a process that tell how far it lets readers see, and what it serves as a primary; as bytes, which compare fast."""
+
+    process: int
+    watermarks: bytes
+    limits: bytes
+    served: bytes
 
 
 def value_of(key: bytes, data: bytes) -> tuple[int, Value]:
@@ -285,7 +293,7 @@ class ClusterWorld(World):
         self._counted: Counter[tuple[int, str]] = Counter()  # of each process, so often
         self._host_of: dict[int, ClusterHost] = {}
         self._numbers = 0
-        self._told: dict[int, tuple[int, Ints, Ints, Any]] = {}  # host -> process, watermarks, limits, what is served
+        self._shown: dict[int, Shown] = {}  # by host, when it was last looked at
         super().__init__(seed, directory, Shape(nodes=swarm.nodes, segments=swarm.segments, replicas=swarm.replicas), make_host=ClusterHost)
         self.metadata = SharedStore(self.scheduler)
         self.network.delay_range_us, self.network.us_per_kib = (swarm.delay_us, 2 * swarm.delay_us), swarm.us_per_kib
@@ -371,21 +379,23 @@ class ClusterWorld(World):
 
     def _note(self, host: ClusterHost, node: Node) -> None:
         host.incarnation = node.core.own.incarnation
-        nothing = np.zeros(self.swarm.segments, np.int64)
-        known = self._told.get(host.number)
-        process, watermarks, limits, served = known if known and known[0] == host.process else (host.process, nothing, nothing, nothing > 0)
-        now, now_limits, now_served = node.core.watermark.copy(), node.low.limits.copy(), node.replicas.serving.copy()
-        for segment in np.flatnonzero(now != watermarks).tolist():
-            epoch = int(node.core.epochs[segment])
-            if now[segment] == 0:
-                self.history.forget(process, segment)
-            else:
-                self.history.show(host.node_name, process, segment=segment, epoch=epoch, watermark=int(now[segment]))
-        for segment in np.flatnonzero((now_limits > limits) & node.low.here).tolist():
-            self.history.promise(segment, after=int(now[segment]), upto=int(now_limits[segment]))
-        for segment in np.flatnonzero(now_served & ~served).tolist():
-            self.history.lead(process, segment, int(node.core.epochs[segment]))
-        self._told[host.number] = process, now, now_limits, now_served
         for what, count in (("copied as a whole", node.copies.installed), ("repaired from another replica", node.mending.repaired)):
-            self.reached[what] += count - self._counted[process, what]
-            self._counted[process, what] = count
+            self.reached[what] += count - self._counted[host.process, what]
+            self._counted[host.process, what] = count
+        now = Shown(host.process, node.core.watermark.tobytes(), node.low.limits.tobytes(), node.replicas.serving.tobytes())
+        before = self._shown.get(host.number)
+        if now == before:
+            return
+        self._shown[host.number] = now
+        if before is None or before.process != host.process:
+            before = Shown(host.process, bytes(len(now.watermarks)), bytes(len(now.limits)), bytes(len(now.served)))
+        for segment in np.flatnonzero(node.core.watermark != np.frombuffer(before.watermarks, np.int64)).tolist():
+            epoch, watermark = node.core.epochs.item(segment), node.core.watermark.item(segment)
+            if watermark == 0:
+                self.history.forget(host.process, segment)
+            else:
+                self.history.show(host.node_name, host.process, segment=segment, epoch=epoch, watermark=watermark)
+        for segment in np.flatnonzero((node.low.limits > np.frombuffer(before.limits, np.int64)) & node.low.here).tolist():
+            self.history.promise(segment, after=node.core.watermark.item(segment), upto=node.low.limits.item(segment))
+        for segment in np.flatnonzero(node.replicas.serving & ~np.frombuffer(before.served, bool)).tolist():
+            self.history.lead(host.process, segment, node.core.epochs.item(segment))

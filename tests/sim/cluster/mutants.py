@@ -318,10 +318,12 @@ def _with(*faults: Fault) -> Callable[[int], bool]:
     return lambda seed: choose(random.Random(seed)).intervals_ms.keys() >= set(faults)
 
 
-def _with_clocks_apart(seed: int) -> bool:
-    """Whether a primary goes whose clock, or a reader's, is far ahead of its successor's: further than a lease lasts."""
+def _with_late_leases(seed: int) -> bool:
+    """Whether leases are renewed late, clocks are further apart than one lasts, and primaries go."""
     swarm = choose(random.Random(seed))
-    return Fault.CRASH_PRIMARY in swarm.intervals_ms and swarm.readers > 0 and max(swarm.offsets_ms) - min(swarm.offsets_ms) > LEASE_MS
+    faults = swarm.intervals_ms
+    is_late = Fault.STORE_OUT in faults or swarm.store_unknown >= 0.2
+    return is_late and Fault.CRASH_PRIMARY in faults and swarm.readers > 0 and max(swarm.offsets_ms) - min(swarm.offsets_ms) > LEASE_MS
 
 
 _CORE: Final = "eventlog.replication.replica:Replication"
@@ -508,7 +510,7 @@ MUTANTS: Final = (
         target=f"{_CLOCK}.close_up",
         make=instead(_promise_above_the_lease),
         seed=378,
-        among=_with_clocks_apart,
+        among=_with_late_leases,
     ),
     Mutant(name="promise ignores what is in flight", target=f"{_MARKS}:Promises.begin", make=instead(_begin_nothing), seed=0),
     Mutant(

@@ -66,12 +66,19 @@ def seeds_of(mutant: Mutant, first: int, count: int) -> list[int]:
     return list(itertools.islice((seed for seed in itertools.count(first) if mutant.among is None or mutant.among(seed)), count))
 
 
+def is_misfit(why: str) -> bool:
+    """Return whether a run failed because what is planted calls something that is no more as it was, which no history has found."""
+    return any(f"{error.__name__}(" in why for error in (AttributeError, ImportError, NameError, TypeError))
+
+
 def hunt(job: Job) -> Found:
     """Play seeds until one fails."""
     play = _player(job.world)
     with nullcontext() if job.place is None else applied(mutants()[job.place]):
         for tried, seed in enumerate(job.seeds, start=1):
             if told := play(seed):
+                if job.place is not None and is_misfit(told[0]):
+                    raise LookupError(f"{mutants()[job.place].name} does not fit the code any more: {told[0]}")
                 return Found(tried=tried, seed=seed, why=told[0])
     return Found(tried=0)
 

@@ -7,7 +7,7 @@ import pytest
 
 from eventlog.read.watermark import Promises
 from tests.sim.cluster.swarm import choose
-from tests.sim.hunt import Job, hunt, mutants, seeds_of
+from tests.sim.hunt import Job, hunt, is_misfit, mutants, seeds_of
 from tests.sim.planting import Mutant, applied
 
 MUTANTS = mutants()
@@ -39,6 +39,12 @@ def test_a_method_that_is_gone_is_an_error():
     gone = dataclasses.replace(MUTANTS[0], target="eventlog.read.watermark:Promises.gone")
     with pytest.raises(LookupError, match=r"Promises\.gone"), applied(gone):
         pass
+
+
+def test_what_is_planted_and_breaks_by_itself_is_found_by_no_history():
+    assert is_misfit("""something broke: AttributeError("'bytes' object has no attribute 'write_answer'")""")
+    assert not is_misfit("event 84 was acknowledged as 889876968927932417 and is not there")
+    assert not is_misfit("it came to no end: NotPrimary(segment=1)")
 
 
 def test_a_replaced_method_is_put_back():

@@ -37,9 +37,10 @@ class Call:
     is_over: bool = False
     connection: Any = field(default_factory=lambda: SimpleNamespace(state={}, on_close=None, flush=None))
 
-    def answer(self, message: pb.Message, *buffers: bytes) -> None:
+    def answer(self, message: pb.Message | bytes, *buffers: bytes) -> None:
         self.is_over = True
-        self.send(message, b"".join(bytes(buffer) for buffer in buffers), None)
+        found = message if isinstance(message, pb.Message) else pb.Message.FromString(message)
+        self.send(found, b"".join(bytes(buffer) for buffer in buffers), None)
 
     def fail(self, error: EventLogError) -> None:
         self.is_over = True

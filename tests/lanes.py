@@ -108,6 +108,7 @@ def lanes() -> dict[str, Lane]:
             commands=(
                 (python, "-m", "tests.sim.consumers", "--known", "--seeds", "0:100"),
                 (python, "-m", "tests.sim.cluster", SEEDS, "--known", "--processes", "1"),
+                (python, "-m", "tests.sim.cluster", "0:60", "--about", "groups", "--processes", "1"),
                 (python, "-m", "tests.sim", "0:27"),
                 (python, "-m", "tests.sim.hunt", "--known", "--processes", "1"),
             ),

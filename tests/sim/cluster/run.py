@@ -15,6 +15,7 @@ from eventlog.errors import EventLogError
 from tests.sim import machine
 from tests.sim.cluster.asking import CLEARED, Asker, Told
 from tests.sim.cluster.clients import CACHE, KEPT_EVENTS, TRIMMED, Follower, Trimmer, Writer
+from tests.sim.cluster.grouping import Group, Member
 from tests.sim.cluster.history import Fate, Logs
 from tests.sim.cluster.mischief import Mischief
 from tests.sim.cluster.swarm import Fault, choose
@@ -46,7 +47,7 @@ class Verdict:
         return self.violations
 
 
-def run_seed(seed: int) -> Verdict:
+def run_seed(seed: int, about: str = "") -> Verdict:
     """Run a seed and judge it; the process's clocks and chance must be the machine's of a simulation.
 
     Garbage is collected between runs: what is finalised in the middle of one, and when, would go by how much memory was used before.
@@ -57,7 +58,7 @@ def run_seed(seed: int) -> Verdict:
     begun_s = getrusage(RUSAGE_SELF).ru_utime
     try:
         with tempfile.TemporaryDirectory(prefix="eventlog-sim-") as directory:
-            cluster = Cluster(seed, Path(directory))
+            cluster = Cluster(seed, Path(directory), about)
             world = cluster.world
             machine.begin(seed, lambda: world.scheduler.now_us)
             cluster.play()
@@ -76,14 +77,16 @@ def run_seed(seed: int) -> Verdict:
 class Cluster:
     """Hosts, clients and faults of one seed."""
 
-    def __init__(self, seed: int, directory: Path) -> None:
-        self.swarm = choose(random.Random(seed))
+    def __init__(self, seed: int, directory: Path, about: str = "") -> None:
+        self.swarm = choose(random.Random(seed), about)
         self.world = ClusterWorld(seed, directory, self.swarm)
         self.writers = [Writer(self.world, number + 1) for number in range(self.swarm.writers)]
         self.readers = [Follower(self.world, number + 51) for number in range(self.swarm.readers)]
         self.told = Told()
         self.askers = [Asker(self.world, number + 81, self.told) for number in range(self.swarm.askers)]
         self.trimmers = [Trimmer(self.world, number + 91) for number in range(self.swarm.trimmers)]
+        self.group = Group(self.world)
+        self.members = [Member(self.world, number + 101, self.group) for number in range(self.swarm.members)]
         self.mischief = Mischief(self.world)
 
     def play(self) -> None:
@@ -99,7 +102,7 @@ class Cluster:
     def _play(self) -> None:
         world = self.world
         world.run(self._begin, seconds=_START_S)
-        for client in (*self.writers, *self.readers, *self.askers, *self.trimmers):
+        for client in (*self.writers, *self.readers, *self.askers, *self.trimmers, *self.members):
             client.start()
         world.begin_faults()
         self.mischief.start()
@@ -178,11 +181,12 @@ class Cluster:
         for reader in self.readers:
             if reader.reader.position < last:
                 return f"reader {reader.number} stands at {reader.reader.position}, the log ends at {last}"
-        return ""
+        return self.group.missing({append.id for append in world.history.appends.values() if append.id}) if self.members else ""
 
     async def _judge(self, world: Any) -> None:
         async with world.connect() as client:
             events = {event.id: int(event.key) async for event in client.cache(CACHE).events()}
+            await self.group.judge(client)
             if self.askers:
                 self.told.left = {key async for key, _ in client.cache(CLEARED).entries()}
         records = [self.world.record(segment) for segment in range(self.swarm.segments)]

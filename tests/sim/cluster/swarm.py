@@ -106,6 +106,7 @@ class Swarm:
     readers: int
     askers: int
     trimmers: int
+    members: int
     faults_ms: int
     intervals_ms: Mapping[Fault, int]
     ambush: str
@@ -136,6 +137,7 @@ class Theme:
     readers: tuple[int, ...] = (0, 1, 2)  # where nobody reads, clocks stay apart
     askers: tuple[int, ...] = (0, 0, 2)
     trimmers: tuple[int, ...] = (0, 0, 1)  # where there is one, who was away gets copies
+    members: tuple[int, ...] = (0,)  # of a group
     faults_ms: tuple[int, ...] = (8_000, 12_000, 18_000)
     rates: tuple[float, ...] = (1, 2.5, 6)
     ambushes: tuple[str, ...] = ("", "appended", "cut", "cut", "grown", "grown", "shrunk", "appointed")
@@ -279,10 +281,38 @@ THEMES: Final[Mapping[str, Theme]] = {
 }
 
 
-def choose(chance: random.Random) -> Swarm:
-    """Return the settings of a run."""
-    about = chance.choices(tuple(THEMES), weights=[theme.weight for theme in THEMES.values()])[0]
-    theme = THEMES[about]
+OTHER_THEMES: Final[Mapping[str, Theme]] = {
+    "groups": replace(  # members of a group, beside whose faults those of nodes are few
+        _ANYTHING,
+        weight=0,
+        always=frozenset({Fault.MOVE}),
+        may=frozenset(
+            {Fault.CRASH, Fault.CRASH_PRIMARY, Fault.PAUSE, Fault.PAUSE_PRIMARY, Fault.CUT, Fault.CLOCK, Fault.RESET, Fault.STALL}
+        ),
+        nodes=(3,),
+        segments=(2, 4),
+        replicas=(3,),
+        readers=(0,),
+        askers=(0,),
+        trimmers=(0,),
+        members=(2, 3, 4),
+        rates=(1, 2.5),
+        delay_us=(100, 300, 3_000),
+        us_per_kib=(0,),
+        sync_us=(200, 1_000, 20_000),
+        think_us=(200_000,),
+        store_unknown=(0.0,),
+        store_delay_us=(1_000, 30_000),
+        watch_delay_us=(1_000, 5_000, 50_000),
+    ),
+}
+"""Runs of their own: no seed comes to them by chance."""
+
+
+def choose(chance: random.Random, about: str = "") -> Swarm:
+    """Return the settings of a run, `about` a theme of its own or what chance says."""
+    about = about or chance.choices(tuple(THEMES), weights=[theme.weight for theme in THEMES.values()])[0]
+    theme = OTHER_THEMES.get(about) or THEMES[about]
     nodes = chance.choice(theme.nodes)
     kinds = [kind for kind in Fault if chance.random() < _CHANCE.get(kind, 0.3) and _makes_sense(kind, nodes)]
     kinds = [kind for kind in Fault if kind in theme.always or (kind in kinds and kind in theme.may)]
@@ -314,6 +344,7 @@ def choose(chance: random.Random) -> Swarm:
         store_timeout_us=chance.choice(theme.store_timeout_us),
         watch_delay_us=chance.choice(theme.watch_delay_us),
         trimmers=chance.choice(theme.trimmers),
+        members=chance.choice(theme.members),
     )
 
 

@@ -45,7 +45,7 @@ class Group:
         self.world.reached["committed"] += 1
 
     def missing(self, log: set[int]) -> str:
-        """Return what its members have not done of a log, or have not been told to be kept."""
+        """Say what of a log no member was given; "" where all of it was."""
         left = log - self.done
         return f"{len(left)} events were never given to a member, the first {min(left)}" if left else ""
 

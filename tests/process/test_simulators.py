@@ -5,11 +5,13 @@ import subprocess
 import sys
 
 SAYS_RUNS = """
-from tests.sim.consumers.groups import GroupRun
+from tests.sim import machine
+machine.install()
+from tests.sim.cluster.run import run_seed as run_cluster
 from tests.sim.consumers.run import KINDS, run_seed
-run = GroupRun(7)
-run.run()
-print(run.history.places, run.scheduler.now_us, *(sorted(run_seed(kind, 7).reached.items()) for kind in KINDS))
+verdict = run_cluster(7, "groups")
+print(verdict.simulated_ms, verdict.acknowledged, sorted(verdict.reached.items()))
+print(*(sorted(run_seed(kind, 7).reached.items()) for kind in KINDS))
 """
 
 

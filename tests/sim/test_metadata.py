@@ -5,9 +5,9 @@ import random
 import pytest
 
 from eventlog.errors import MetadataConflict, MetadataUnavailable
-from tests.sim.consumers.network import Network, Weather
 from tests.sim.loop import virtual_loop
 from tests.sim.metadata import METADATA_HOST, HostStore, SharedStore
+from tests.sim.network import Network
 from tests.sim.scheduler import Process, Scheduler
 
 
@@ -17,12 +17,12 @@ class Bench:
     def __init__(self, seed: int = 1) -> None:
         self.scheduler = Scheduler()
         chance = random.Random(seed)
-        self.network = Network(self.scheduler, chance, Weather())
+        self.network = Network(self.scheduler, chance)
         self.shared = SharedStore(self.scheduler)
         process = Process(self.scheduler)
         self.errors: list[Exception] = []
         self.loop = virtual_loop(process, on_error=self.errors.append)
-        self.hosts = [HostStore(self.shared, self.network, self.loop, host=host, chance=chance) for host in (1, 2)]
+        self.hosts = [HostStore(self.shared, self.network, self.loop, host=host, chance=chance) for host in ("1", "2")]
 
     def run(self, work, seconds: float = 10.0):
         task = self.loop.create_task(work)
@@ -51,7 +51,7 @@ def test_an_outage_is_an_outcome_that_nobody_knows():
 
 def test_a_host_that_is_cut_off_learns_nothing_though_its_commit_may_have_happened():
     bench = Bench()
-    bench.network.cut(METADATA_HOST, 1)
+    bench.network.cut_ways([(METADATA_HOST, "1")])
     with pytest.raises(MetadataUnavailable):
         bench.run(bench.hosts[0].commit({}, puts={"a": b"1"}))
     assert bench.run(bench.hosts[1].get("a")).value == b"1"
@@ -98,9 +98,9 @@ def test_a_watch_goes_on_where_it_was_when_the_store_is_back():
 
     bench.loop.start(watch())
     bench.scheduler.run(1_000)
-    bench.network.cut(METADATA_HOST, 2)
+    bench.network.cut_ways([(METADATA_HOST, "2")])
     bench.run(bench.hosts[0].commit({}, puts={"a": b""}))
     assert seen == []
-    bench.network.mend(METADATA_HOST, 2)
+    bench.network.mend_ways([(METADATA_HOST, "2")])
     bench.scheduler.run(bench.scheduler.now_us + 1_000_000)
     assert seen == [1]

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from eventlog.errors import EventLogError
 from tests.sim.cluster.clients import CACHE, ClientHost
+from tests.sim.cluster.homing import Home
 from tests.sim.cluster.world import ClusterWorld
 
 GROUP: Final = "g"
@@ -28,6 +29,15 @@ class Group:
     members: "list[Member]" = field(default_factory=list)
     done: set[int] = field(default_factory=set)
     committed: dict[int, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.home = Home(self.world, GROUP, people=lambda: [member.name for member in self.members], bereave=self._bereave)
+
+    def _bereave(self) -> None:
+        """End a member that reads something."""
+        reading = [member for member in self.members if member.is_awake and member.assignment]
+        if reading and not self.world.is_over:
+            self.world.chance.choice(reading).crash()
 
     def gives(self, member: "Member", event: Any) -> None:
         """Note that a member is given an event."""
@@ -114,6 +124,7 @@ class Member(ClientHost):
                 self._consumer = None
 
     async def _commit(self, event: Any) -> None:
+        self._group.home.commits()
         try:
             await self._consumer.commit(event)
         except EventLogError as error:
@@ -131,12 +142,19 @@ class Member(ClientHost):
         world = self.world
         if world.is_over:
             return
-        away_us = int(world.chance.choice(_AWAY_MS) * 1000 * (1 + world.chance.random()))
+        away_us = self._away_us()
         what = world.chance.choice((self._crash, self._pause, self._cut))
         if self.is_awake:
             world.reached[f"mishap: {what.__name__.removeprefix('_')}"] += 1
             what(away_us)
         self._plan()
+
+    def crash(self) -> None:
+        """End, and begin anew after a while."""
+        self._crash(self._away_us())
+
+    def _away_us(self) -> int:
+        return int(self.world.chance.choice(_AWAY_MS) * 1000 * (1 + self.world.chance.random()))
 
     def _crash(self, away_us: int) -> None:
         self.loop.process.kill()

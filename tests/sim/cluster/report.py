@@ -9,7 +9,17 @@ from tests.sim.players import pool
 from tests.sim.report import Report, say_all
 
 REQUIRED: Final[Mapping[str, tuple[str, ...]]] = {
-    "groups": ("committed", "commit: STALE_MEMBER", "mishap: crash", "mishap: cut", "mishap: pause", "fault: move", "fault: clock"),
+    "groups": (
+        "committed",
+        "commit: STALE_MEMBER",
+        "mishap: crash",
+        "mishap: cut",
+        "mishap: pause",
+        "home parted from its members",
+        "home given back",
+        "fault: move",
+        "fault: clock",
+    ),
     "": (
         "truncation",
         "failover twice in a row",

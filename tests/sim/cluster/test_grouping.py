@@ -14,7 +14,7 @@ def member(name, *segments, is_awake=True):
 
 
 def group_of(*members):
-    group = Group(SimpleNamespace(history=History(2), reached=Counter()))
+    group = Group(SimpleNamespace(history=History(2), reached=Counter(), view=None))
     group.members += members
     return group
 

@@ -1,4 +1,4 @@
-"""`python -m tests.sim.consumers --seeds 0:500`: run seeds of consumer groups, readers, near caches and work."""
+"""`python -m tests.sim.consumers --seeds 0:500`: run seeds of readers, near caches, work and mirrors."""
 
 import argparse
 import sys
@@ -12,20 +12,14 @@ from tests.sim.report import say
 
 REQUIRED: Final = (
     "clock jumps",
-    "commits",
     "connection lost: commit",
     "connection lost: done",
-    "crash of a member",
-    "crash of a node",
-    "cut",
     "dead letters",
     "handed out",
     "iterations",
-    "looked whether it was written",
     "events mirrored",
     "events trimmed",
     "move",
-    "outcome unknown",
     "owner wakes",
     "owners overlap",
     "pins changed within a segment",
@@ -33,8 +27,6 @@ REQUIRED: Final = (
     "retries",
     "served from memory",
     "watch lost",
-    "write of one deposed",
-    "write taken over",
 )
 """What makes a run of many seeds worth something; what never happened fails it."""
 

@@ -5,7 +5,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from tests.sim.consumers.groups import GroupRun
 from tests.sim.consumers.mirrors import MirrorRun
 from tests.sim.consumers.near import NearRun
 from tests.sim.consumers.reading import ReadingRun
@@ -19,14 +18,6 @@ class Outcome:
     violations: tuple[str, ...]
     errors: tuple[str, ...]
     reached: Counter[str]
-
-
-def run_group(seed: int) -> Outcome:
-    """Run a consumer group on a seed, and judge it."""
-    run = GroupRun(seed)
-    run.run()
-    reached = run.reached + run.shelf.reached + Counter({"commits": run.history.commits})
-    return Outcome(violations=tuple(run.history.violations), errors=tuple(map(repr, run.errors)), reached=reached)
 
 
 def run_reading(seed: int) -> Outcome:
@@ -58,7 +49,6 @@ def run_mirror(seed: int) -> Outcome:
 
 
 RUNS: Final[Mapping[str, Callable[[int], Outcome]]] = {
-    "group": run_group,
     "reading": run_reading,
     "near": run_near,
     "work": run_work,

@@ -1,11 +1,10 @@
-"""Whole runs of groups and readers: what the product does holds, the same seed is the same run, and a planted bug is seen."""
+"""Whole runs of consumers: what the product does holds, the same seed is the same run, and a planted bug is seen."""
 
 import pytest
 
 from tests.examples import examples
 from tests.lanes import lanes
 from tests.sim.consumers.__main__ import main
-from tests.sim.consumers.groups import GroupRun
 from tests.sim.consumers.mutants import CONSUMER_MUTANTS
 from tests.sim.consumers.run import KINDS, run_seed
 from tests.sim.consumers.work import WorkRun
@@ -25,33 +24,25 @@ def test_the_history_of_seeds_holds(kind):
         assert (seed, outcome.violations, outcome.errors) == (seed, (), ())
 
 
-def test_a_group_comes_to_the_end_of_what_was_written():
-    run = GroupRun(3)
-    run.run()
-    assert run.history.commits > 10
-    assert {segment: ids[-1] for segment, ids in run.history.log.items()} == run.history.places
-
-
 def test_a_failing_seed_is_told_and_fails_the_command(capsys):
-    mutant = next(mutant for mutant in CONSUMER_MUTANTS if mutant.name == "commit not fenced")
+    mutant = next(mutant for mutant in CONSUMER_MUTANTS if mutant.name == "event handed out twice at once")
     with applied(mutant):
         assert main(["--seeds", f"{mutant.seed}:{mutant.seed + 6}"]) == 1
-    assert "of group: a commit of " in capsys.readouterr().out
+    assert "of work: " in capsys.readouterr().out
     assert main(["--seeds", "3"]) == 0
-    assert "1 seeds of group, reading, near, work, mirror: 0 failed" in capsys.readouterr().out
+    assert "1 seeds of reading, near, work, mirror: 0 failed" in capsys.readouterr().out
 
 
 def test_what_was_never_reached_fails_a_run_of_many_seeds(capsys):
-    assert main(["--seeds", "3"], required=("commits", "a flood"), seeds_min_for_reach=1) == 1
+    assert main(["--seeds", "3"], required=("handed out", "a flood"), seeds_min_for_reach=1) == 1
     said = capsys.readouterr().out
     assert "never reached: a flood" in said
-    assert "never reached: commits" not in said
+    assert "never reached: handed out" not in said
 
 
 @pytest.mark.parametrize(
     ("kind", "states"),
     [
-        ("group", ("crash of a member", "pause of a member", "crash of a node", "pause of a node", "move", "cut", "leave", "commits")),
         ("reading", ("iterations", "query restarts", "pins changed within a segment")),
         ("near", ("served from memory", "watch lost", "own write")),
         (

@@ -132,6 +132,21 @@ def test_progress_is_committed_where_an_event_that_it_tells_of_is_seen(
     asyncio.run(work())
 
 
+def test_progress_is_committed_where_a_later_transaction_was_left_open_behind_the_event_that_it_tells_of() -> None:
+    async def work() -> None:
+        played = Played()
+        await played.written([batch(0, 5)], moved(0, 5), left=[PROGRESS])
+        producer = played.brokers.init_producer("s")
+        played.brokers.begin("s", producer)
+        played.brokers.append("s", producer, batch(0, 6), topic="t")
+        played.brokers.leaderless = {TOPIC}
+        played.brokers.end("s", producer, "aborted")
+        await played.settled(at(5, 0, 0, 0), has_entries=False)
+        assert (played.seen(*PROGRESS), played.seen(*TOPIC)) == (1, 1)
+
+    asyncio.run(work())
+
+
 def test_a_record_that_only_begins_is_given_up() -> None:
     async def work() -> None:
         played = Played()

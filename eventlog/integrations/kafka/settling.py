@@ -82,9 +82,8 @@ class LeftOpen:
 
     async def _is_seen(self, upto: dict[int, int]) -> bool:
         """Return whether readers of committed records see one of the events up to which a transaction went."""
-        topic, partitions = self.mirror.topic, self.mirror.partitions
-        for partition in {segment % partitions for segment in upto} - {number for name, number in self.begins if name == topic}:
-            records = await self.kafka.behind(topic, partition, -_LAST_RECORDS, is_committed=True)
+        for partition in {segment % self.mirror.partitions for segment in upto}:  # where a later one is open, too: what was before is seen
+            records = await self.kafka.behind(self.mirror.topic, partition, -_LAST_RECORDS, is_committed=True)
             if any(not one.is_entry and one.id >= upto.get(one.segment, ID_MAX) for one in _told(records)):
                 return True
         return False

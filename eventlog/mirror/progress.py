@@ -193,10 +193,11 @@ def places(
     return SegmentPositions(of=of, ids=ids, offsets=offsets, epochs=epochs)
 
 
-def ids_of(records: Mapping[bytes, bytes], mirror: Mirror, of: Ints) -> dict[int, int]:
-    """Return up to which id records tell of each of the segments `of`, of those that they tell of."""
-    own = {segment: records.get(key_of(mirror, segment)) for segment in of.tolist()}
-    return {segment: _decoded(data, SegmentProgress, mirror, key_of(mirror, segment)).id for segment, data in own.items() if data}
+def ids_of(records: Mapping[bytes, bytes], mirror: Mirror, of: Ints, *, cluster: str, term: int) -> dict[int, int]:
+    """Return up to which id records tell of each of the segments `of`, of those that they tell of. Raises StaleTerm, MirrorTaken."""
+    own = {segment: (key := key_of(mirror, segment), records.get(key)) for segment in of.tolist()}
+    told = {segment: _decoded(data, SegmentProgress, mirror, key) for segment, (key, data) in own.items() if data}
+    return {segment: _checked(found, mirror, cluster=cluster, term=term).id for segment, found in told.items()}
 
 
 def tells_entries(records: Mapping[bytes, bytes], mirror: Mirror, shard: int) -> bool:

@@ -13,7 +13,7 @@ from eventlog.integrations.kafka.settling import LeftOpen
 from eventlog.kafka.records import EventHeaders, RecordBatch, Records, build_batches
 from eventlog.mirror import progress
 from eventlog.mirror.book import Mirror
-from eventlog.mirror.progress import SegmentProgress, ShardBegin, SnapshotProgress
+from eventlog.mirror.progress import SegmentProgress, ShardBegin, SnapshotProgress, StaleTerm
 from eventlog.read.position import SegmentPositions
 from eventlog.testing.kafka import FakeBrokers, FakeKafka
 
@@ -66,10 +66,10 @@ class Played:
             await writer.write({"t": batches}, progress_topic=PROGRESS[0], progress=told)
         self._left = ()
 
-    async def settled(self, places: SegmentPositions, *, has_entries: bool) -> None:
+    async def settled(self, places: SegmentPositions, *, has_entries: bool, term: int = 1) -> None:
         async with self.kafka.writer("s") as writer:
             left = await LeftOpen.found(self.kafka, writer, MIRROR, shard=0, of=OF)
-            await left.settle_progress()
+            await left.settle_progress(cluster="c-1", term=term)
             await left.settle_events(places, has_entries=has_entries)
             assert await writer.left_open({"t": [0, 1], PROGRESS[0]: [0]}) == {}
 
@@ -143,6 +143,18 @@ def test_progress_is_committed_where_a_later_transaction_was_left_open_behind_th
         played.brokers.end("s", producer, "aborted")
         await played.settled(at(5, 0, 0, 0), has_entries=False)
         assert (played.seen(*PROGRESS), played.seen(*TOPIC)) == (1, 1)
+
+    asyncio.run(work())
+
+
+def test_progress_of_a_later_term_is_left_to_the_owner_of_that_term() -> None:
+    async def work() -> None:
+        played = Played()
+        await played.written([batch(0, 5)], moved(0, 5), left=[PROGRESS])
+        with pytest.raises(StaleTerm):
+            await played.settled(at(5, 0, 0, 0), has_entries=False, term=0)
+        await played.settled(at(5, 0, 0, 0), has_entries=False)
+        assert played.seen(*PROGRESS) == 1
 
     asyncio.run(work())
 

@@ -46,10 +46,11 @@ class LeftOpen:
         own = partitions_of(mirror, of)
         return LeftOpen(kafka=kafka, writer=writer, mirror=mirror, shard=shard, of=of, begins=await writer.left_open(own))
 
-    async def settle_progress(self) -> None:
+    async def settle_progress(self, *, cluster: str, term: int) -> None:
         """Settle the progress, so that it can be read: committed where an event that it tells of is seen.
 
         Raises:
+            StaleTerm: it is that of a later term, whose owner is to decide.
             Trouble: nobody knows whether it is.
             Stopped: nothing tells what was decided.
         """
@@ -58,7 +59,7 @@ class LeftOpen:
             return
         records = await self.kafka.behind(*place, self.begins[place], is_committed=False)
         told = {record.key: record.value for record in records if record.key is not None and record.value is not None}
-        upto = progress.ids_of(told, self.mirror, self.of)
+        upto = progress.ids_of(told, self.mirror, self.of, cluster=cluster, term=term)
         is_commit = await self._is_seen(upto)
         if not is_commit and progress.tells_entries(told, self.mirror, self.shard):
             raise Stopped(self._undecided())

@@ -130,7 +130,7 @@ class Shard:
             async with self._patient(kafka):
                 writer = await stack.enter_async_context(kafka.writer(transactional_id(ground.cluster, mirror, self.report.shard)))
                 left = await LeftOpen.found(kafka, writer, mirror, shard=self.report.shard, of=own)
-                await left.settle_progress()
+                await left.settle_progress(cluster=cluster, term=term)
                 begin = progress.begin_of(mirror, self.report.shard, cluster=cluster, term=term)
                 end = await writer.write({}, progress_topic=mirror.progress_topic, progress=begin)
                 records = progress.of_shard(await kafka.records(mirror.progress_topic, upto=end), mirror, self.report.shard, of=own)

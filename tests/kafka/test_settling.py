@@ -116,7 +116,9 @@ def test_whether_an_entry_is_committed_nobody_knows_before(place: tuple[str, int
     [
         ([batch(0, 5), batch(1, 7)], [PROGRESS], True),  # readers see what it tells of
         ([batch(0, 5), batch(1, 7)], [PROGRESS, TOPIC], True),  # they see some of it
-        ([batch(0, 5), batch(1, 7)], [PROGRESS, TOPIC, ("t", 1)], False),  # nobody has seen anything
+        ([batch(0, 5), batch(1, 7)], [PROGRESS, TOPIC, ("t", 1)], True),  # nobody has seen anything, and all of it is there
+        ([batch(0, 5)], [PROGRESS, TOPIC], False),  # some of it was never written
+        ([batch(0, 5), batch(0, 5), batch(1, 7)], [PROGRESS, TOPIC, ("t", 1)], False),  # one that was given up is among it
         ([batch(0, 5, Kind.STATE), batch(1, 7, Kind.STATE)], [PROGRESS], False),  # entries of those events: that tells nothing
     ],
 )

@@ -6,9 +6,11 @@ committed records gets beyond it, and the next transaction of the same producer 
 would be there twice as soon as it is written again, and one that was committed would be lost with a transaction that is given up.
 
 What was decided shows where the marker came: in the progress, or where that is what was left open, in the partitions of the events.
+Where it came to none of them either decision keeps each event once in Kafka. It is committed: the log may have lost the events by then.
 """
 
 import logging
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, NamedTuple
@@ -47,7 +49,7 @@ class LeftOpen:
         return LeftOpen(kafka=kafka, writer=writer, mirror=mirror, shard=shard, of=of, begins=await writer.left_open(own))
 
     async def settle_progress(self, *, cluster: str, term: int) -> None:
-        """Settle the progress, so that it can be read: committed where an event that it tells of is seen.
+        """Settle the progress, so that it can be read: committed where an event that it tells of is seen, or all are open, too.
 
         Raises:
             StaleTerm: it is that of a later term, whose owner is to decide.
@@ -63,6 +65,7 @@ class LeftOpen:
         is_commit = await self._is_seen(upto)
         if not is_commit and progress.tells_entries(told, self.mirror, self.shard):
             raise Stopped(self._undecided())
+        is_commit = is_commit or await self._is_all_open(upto)
         await self._settle(place, is_commit=is_commit)
 
     async def settle_events(self, at: SegmentPositions, *, has_entries: bool) -> None:
@@ -88,6 +91,20 @@ class LeftOpen:
             if any(not one.is_entry and one.id >= upto.get(one.segment, ID_MAX) for one in _told(records)):
                 return True
         return False
+
+    async def _is_all_open(self, upto: dict[int, int]) -> bool:
+        """Return whether each of the events up to which a transaction went was left open, too, and once.
+
+        Then nobody has seen any, and either decision about all of it keeps each event once. What was committed stays so: the
+        mirror may have let go of it. Of dead letters progress tells nothing: one may have been given up elsewhere.
+        """
+        if not upto or self.mirror.has_letters:
+            return False
+        found: Counter[tuple[int, int]] = Counter()
+        for place in (place for place in self.begins if place[0] == self.mirror.topic):
+            records = await self.kafka.behind(*place, self.begins[place], is_committed=False)
+            found.update((one.segment, one.id) for one in _told(records) if not one.is_entry)
+        return all(found[event] == 1 for event in upto.items())
 
     async def _settle(self, place: Place, *, is_commit: bool) -> None:
         where = f"mirror={self.mirror.name} shard={self.shard} topic={place[0]} partition={place[1]}"

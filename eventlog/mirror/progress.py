@@ -194,10 +194,11 @@ def places(
 
 
 def ids_of(records: Mapping[bytes, bytes], mirror: Mirror, of: Ints, *, cluster: str, term: int) -> dict[int, int]:
-    """Return up to which id records tell of each of the segments `of`, of those that they tell of. Raises StaleTerm, MirrorTaken."""
+    """Return up to which id records of the mirror's generation tell of each of the segments `of`. Raises StaleTerm, MirrorTaken."""
     own = {segment: (key := key_of(mirror, segment), records.get(key)) for segment in of.tolist()}
     told = {segment: _decoded(data, SegmentProgress, mirror, key) for segment, (key, data) in own.items() if data}
-    return {segment: _checked(found, mirror, cluster=cluster, term=term).id for segment, found in told.items()}
+    checked = {segment: _checked(found, mirror, cluster=cluster, term=term) for segment, found in told.items()}
+    return {segment: found.id for segment, found in checked.items() if found.generation == mirror.generation}
 
 
 def tells_entries(records: Mapping[bytes, bytes], mirror: Mirror, shard: int) -> bool:

@@ -32,8 +32,8 @@ def batch(segment: int, id_: int, kind: Kind = Kind.CREATED) -> RecordBatch:
     return build_batches(records, bytes_max=1_000)[0]
 
 
-def moved(segment: int, id_: int) -> dict[bytes, bytes]:
-    record = SegmentProgress(cluster="c-1", generation=1, term=1, id=id_, next=id_ + 1, epoch=1)
+def moved(segment: int, id_: int, *, generation: int = MIRROR.generation) -> dict[bytes, bytes]:
+    record = SegmentProgress(cluster="c-1", generation=generation, term=1, id=id_, next=id_ + 1, epoch=1)
     return {progress.key_of(MIRROR, segment): msgspec.json.encode(record)}
 
 
@@ -145,6 +145,17 @@ def test_progress_is_committed_where_a_later_transaction_was_left_open_behind_th
         played.brokers.end("s", producer, "aborted")
         await played.settled(at(5, 0, 0, 0), has_entries=False)
         assert (played.seen(*PROGRESS), played.seen(*TOPIC)) == (1, 1)
+
+    asyncio.run(work())
+
+
+@pytest.mark.parametrize("left", [[PROGRESS], [PROGRESS, TOPIC]])
+def test_progress_from_before_a_reset_is_given_up(left: list[tuple[str, int]]) -> None:
+    async def work() -> None:
+        played = Played()
+        await played.written([batch(0, 5)], moved(0, 5, generation=2), left=left)
+        await played.settled(at(0, 0, 0, 0), has_entries=False)
+        assert played.seen(*PROGRESS) == 0
 
     asyncio.run(work())
 

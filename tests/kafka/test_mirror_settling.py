@@ -89,10 +89,8 @@ async def left_open(mirror: MirrorInfo, transactional_id: str, record: Record, *
             await producer.send_and_wait(mirror.progress_topic, value, key=key, partition=0)
 
 
-@pytest.mark.parametrize("with_progress", [False, True])
-def test_a_mirror_writes_once_what_was_given_up_and_left_open(
-    client: blocking.Client, trusting: str, name: str, with_progress: bool
-) -> None:
+@pytest.mark.parametrize("telling", ["nothing", "progress from before a reset", "progress"])
+def test_what_was_left_open_everywhere_is_there_once(client: blocking.Client, trusting: str, name: str, telling: str) -> None:
     cache = client.create_cache(name)
     mirror = client.mirrors.add(name, kafka=trusting, partitions=1, format="upsert").mirror
     cache.put("k", 1)
@@ -101,9 +99,13 @@ def test_a_mirror_writes_once_what_was_given_up_and_left_open(
     cache.put("k", 2)
     (event,) = list(cache.events())[1:]
     where = {"partition": 0, "id": event.id, "segment": event.segment, "offset": event.offset}
-    record = Record(**where, key=b'{"_key":"k"}', value=b'{"v":2}', kind="u", headers=(), timestamp=0)
-    told = SegmentProgress(cluster=client.cluster, generation=1, term=0, id=event.id, next=event.offset + 1, epoch=0)
-    progress = {f"{name}/{name}/{event.segment}".encode(): msgspec.json.encode(told)} if with_progress else {}
+    record = Record(**where, key=b'{"_key":"k"}', value=b"2", kind=event.kind[0], headers=(), timestamp=0)
+    key = f"{name}/{name}/{event.segment}".encode()
+    committed = asyncio.run(kafka_at(trusting).records(mirror.progress_topic))[key]
+    told = msgspec.structs.replace(msgspec.json.decode(committed, type=SegmentProgress), id=event.id, next=event.offset + 1)
+    if telling == "progress from before a reset":
+        told = msgspec.structs.replace(told, generation=told.generation + 1)
+    progress = {} if telling == "nothing" else {key: msgspec.json.encode(told)}
     asyncio.run(left_open(mirror, f"{client.cluster}.{name}.0", record, progress=progress))
     client.mirrors.resume(name)
     cache.put("k", 3)

@@ -1,6 +1,6 @@
-"""The simulator of consumers: groups, readers with filters and reads of state, on virtual time, with everything around them failing.
+"""The simulator of consumers: readers, near caches, work and mirrors, on virtual time, with everything around them failing.
 
-What decides is the product's, and here most of its shells too: `eventlog.node.consumers.coordinator` keeps groups in an
-internal cache that is simulated (`shelf.py`), `eventlog.client.members.member` joins them. `groups.py` is one run of a group,
-`reading.py` one of readers; `run.py` runs seeds of both.
+What decides is the product's; the log that it reads is played (`log.py`), and Kafka, too. `reading.py` is one run of readers, `near.py`
+one of near caches, `work.py` of members that share work, `mirrors.py` of a mirror; `run.py` runs seeds of all. Members of groups are
+played on whole nodes, in `tests/sim/cluster/grouping.py`.
 """

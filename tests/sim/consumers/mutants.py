@@ -1,4 +1,4 @@
-"""Planted bugs of what consumers rely on: groups, readers, work and near caches; told as those of the protocol are."""
+"""Planted bugs of what consumers rely on: groups, readers, work, near caches and mirrors; told as those of the protocol are."""
 
 from dataclasses import replace
 from typing import Any, Final

@@ -102,7 +102,7 @@ class FlakeClock:
     `ceiling`, which only the owner of the lease moves. Without a ceiling (0) nothing is issued.
     """
 
-    __slots__ = ("_asked", "_clock", "_measured_ms", "_median_ms", "_node", "_physical_halves", "ceiling", "last")
+    __slots__ = ("_agreed_ms", "_asked", "_clock", "_measured_ms", "_median_ms", "_node", "_physical_halves", "ceiling", "last")
 
     def __init__(self, clock: Clock, *, node: int) -> None:
         _check("node", node, low=1, high=NODE_NUMBER_MAX)
@@ -111,6 +111,7 @@ class FlakeClock:
         self._physical_halves = 0  # halves of a millisecond since 2020: at half speed, whole ones would be lost between close looks
         self._measured_ms = clock.monotonic_ms()
         self._median_ms: tuple[int, int] | None = None  # the members' median since 2020, and the monotonic time it was heard
+        self._agreed_ms: tuple[int, int] | None = None  # the same, as most members' clocks were close to it
         self._asked = 0
         self.last = 0
         self.ceiling = 0
@@ -187,18 +188,19 @@ class FlakeClock:
         self._physical()
         self._physical_halves = max(self._physical_halves, 2 * physical)
 
-    def agreed_ms(self) -> int:
+    def agreed_ms(self) -> int | None:
         """Return physical time brought within `MEDIAN_SLACK_MS` of the members' median: what members agree on, in `AGREED_WITHIN_MS`.
 
         Physical time is bounded from above alone, so that of a member whose wall clock is an hour behind may be as far behind. This one
-        is for what one member writes and another reads. It follows the median, and so may go back.
+        is for what one member writes and another reads. It follows the median, and so may go back. None: most members' clocks have not
+        been heard yet to be close to each other, so that this one might be the one that is wrong.
         """
+        if self._agreed_ms is None:
+            return None
         physical = self._physical()
-        if self._median_ms is not None:
-            median, heard = self._median_ms
-            median += self._measured_ms - heard
-            physical = min(max(physical, median - MEDIAN_SLACK_MS), median + MEDIAN_SLACK_MS)
-        return physical + EPOCH_MS
+        median, heard = self._agreed_ms
+        median += self._measured_ms - heard
+        return min(max(physical, median - MEDIAN_SLACK_MS), median + MEDIAN_SLACK_MS) + EPOCH_MS
 
     def monotonic_ms(self) -> int:
         """Return milliseconds since some moment of this machine; what must not change when a wall clock jumps is counted by it."""
@@ -208,10 +210,14 @@ class FlakeClock:
         """Return the wall clock, in milliseconds since 1970."""
         return self._clock.wall_ms()
 
-    def hear_others(self, ahead_ms: Sequence[int]) -> None:
-        """Take the wall clocks of the other members, as milliseconds by which each is ahead of this one's."""
+    def hear_others(self, ahead_ms: Sequence[int], *, members: int) -> None:
+        """Take the wall clocks of those of the other members that are heard, as milliseconds by which each is ahead of this one's."""
         clocks = sorted((0, *ahead_ms))
-        self.hear_median(self.wall_ms() + clocks[(len(clocks) - 1) // 2])
+        median = clocks[(len(clocks) - 1) // 2]
+        if ahead_ms:
+            self.hear_median(self.wall_ms() + median)
+        if 2 * sum(abs(clock - median) <= MEDIAN_SLACK_MS for clock in clocks) > members:
+            self._agreed_ms = self.wall_ms() + median - EPOCH_MS, self._clock.monotonic_ms()
 
     def hear_median(self, median_ms: int) -> None:
         """Take the lower median of the members' clocks, since 1970, as of now; it is carried on by the monotonic clock."""

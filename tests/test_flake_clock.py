@@ -6,7 +6,19 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from eventlog.errors import ClockAhead, ClockSkew, InvalidArgument, MetadataUnavailable
-from eventlog.ids import EPOCH_MS, ID_MAX, ID_STEP, TIME_MS_MAX, FlakeClock, decode_id, id_before, last_of_run, make_id, time_of
+from eventlog.ids import (
+    EPOCH_MS,
+    ID_MAX,
+    ID_STEP,
+    MEDIAN_SLACK_MS,
+    TIME_MS_MAX,
+    FlakeClock,
+    decode_id,
+    id_before,
+    last_of_run,
+    make_id,
+    time_of,
+)
 from eventlog.limits import CLOCK_AHEAD_MS_MAX, LEASE_AHEAD_MS, LEASE_MS
 from eventlog.testing.clocks import ManualClock
 
@@ -104,13 +116,13 @@ def test_a_wall_clock_far_above_the_median_is_believed_five_seconds_only():
 def test_the_lower_median_of_the_members_clocks_counts_the_own_one():
     clock = ManualClock(wall_ms=NOW)
     flake = leased(clock)
-    flake.hear_others([-10_000, -20_000])  # this one is the fastest of three
+    flake.hear_others([-10_000, -20_000], members=3)  # this one is the fastest of three
     clock.set_wall(NOW + 3_600_000)
     assert flake.physical_ms() == NOW - 10_000 + 5_000
 
     clock = ManualClock(wall_ms=NOW)
     flake = leased(clock)
-    flake.hear_others([3_600_000])  # of two the slower one
+    flake.hear_others([3_600_000], members=2)  # of two the slower one
     clock.set_wall(NOW + 60_000)
     assert flake.physical_ms() == NOW + 5_000
 
@@ -125,20 +137,48 @@ def test_a_median_far_ahead_does_not_pull_physical_time_above_the_wall_clock():
 def test_members_agree_on_the_time_whatever_their_wall_clocks_say(off_ms, apart_ms):
     clock = ManualClock(wall_ms=NOW + off_ms)
     flake = leased(clock)
-    flake.hear_others([-off_ms, -off_ms])
+    flake.hear_others([-off_ms, -off_ms], members=3)
     assert flake.agreed_ms() == NOW + apart_ms
     clock.advance(700)
     assert flake.agreed_ms() == NOW + apart_ms + 700
 
 
-def test_who_has_heard_of_nobody_agrees_with_its_physical_time():
-    assert leased().agreed_ms() == NOW
+@pytest.mark.parametrize(
+    ("ahead_ms", "members", "is_known"),
+    [
+        ([], 1, True),
+        ([], 2, False),
+        ([4_000], 2, True),
+        ([3_600_000], 2, False),  # one of the two is wrong
+        ([4_000], 3, True),
+        ([-3_600_000], 3, False),  # and here, too, until the third is heard
+        ([-3_600_000, 0], 3, True),
+        ([-3_600_000, 3_600_000], 3, False),
+        ([0, 0], 5, True),
+        ([0], 5, False),
+    ],
+)
+def test_members_agree_on_nothing_before_most_are_known_to_have_the_same_time(ahead_ms, members, is_known):
+    flake = leased()
+    assert flake.agreed_ms() is None
+    flake.hear_others(ahead_ms, members=members)
+    assert flake.agreed_ms() == (NOW if is_known else None)
+
+
+def test_what_was_agreed_on_goes_on_where_others_are_heard_no_more():
+    clock = ManualClock(wall_ms=NOW)
+    flake = leased(clock)
+    flake.hear_others([0, -3_600_000], members=3)
+    clock.advance(1_000)
+    flake.hear_others([-3_600_000], members=3)
+    clock.advance(700)
+    assert abs(flake.agreed_ms() - (NOW + 1_700)) <= MEDIAN_SLACK_MS
 
 
 def test_the_agreed_time_does_not_stay_at_a_ceiling_far_ahead():
     flake = leased()
     flake.start_above(make_id(NOW + 3_600_000, 0, NODE))
-    flake.hear_others([0, 0])
+    flake.hear_others([0, 0], members=3)
     assert flake.physical_ms() == NOW + 3_600_000
     assert flake.agreed_ms() == NOW + 5_000
 

@@ -86,10 +86,10 @@ class Keeping:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moment:
-    """One moment by three clocks of the coordinator: its monotonic one, the one members agree on, and physical time."""
+    """One moment by three clocks of the coordinator: its monotonic one, the one members agree on (None: unknown), and physical time."""
 
     now_ms: int
-    agreed_ms: int
+    agreed_ms: int | None
     physical_ms: int
 
 

@@ -8,7 +8,8 @@ The node around it must keep what a step changed before anybody is told of it, a
 kept (`encode_known`) is MessagePack behind a version. Rows are `[id, deliveries, member, ready ms]`; deliveries of -1 stands for done, and
 then there is no more. The first element is the time of writing. That and `ready ms` (0 for at once) are times of the bounded clock that
 members agree on (`FlakeClock.agreed_ms`): the coordinator that loads the rows is another one, and its monotonic clock began at another
-moment. Version 1 had the rows alone, and times of the wall clock.
+moment. Where that one is not known the time of writing is 0, and `ready ms` counts from it. Version 1 had the rows alone, and times of the
+wall clock.
 """
 
 from collections import OrderedDict
@@ -31,6 +32,7 @@ TASK_ROW = np.dtype([("id", "<i8"), ("offset", "<i8"), ("segment", "<u2"), ("del
 VERSION = 2
 _WALL_CLOCK_VERSION = 1
 _DONE = -1
+_FAR_AHEAD_MS = 1 << 62  # seen from there nothing waits any more
 Where = tuple[int, int]
 """An event's id and segment."""
 
@@ -214,22 +216,23 @@ def members_of(queues: Collection[SegmentQueue]) -> set[str]:
     return {task.member for queue in queues for task in queue.tasks.values() if task.member != NOBODY}
 
 
-def encode_known(rows: Iterable[KeptEvent], *, now_ms: int, agreed_ms: int) -> bytes:
-    """Return rows as they are stored at a moment that is `now_ms` here, and `agreed_ms` by the clock that members agree on."""
+def encode_known(rows: Iterable[KeptEvent], *, now_ms: int, agreed_ms: int | None) -> bytes:
+    """Return rows as they are stored at a moment that is `now_ms` here, and `agreed_ms` (None: unknown) by the clock members agree on."""
+    stored_ms = agreed_ms or 0
     fields = [
         [row.id, _DONE]
         if row.is_done
-        else [row.id, row.deliveries, row.member, agreed_ms + row.ready_ms - now_ms if row.ready_ms > now_ms else 0]
+        else [row.id, row.deliveries, row.member, stored_ms + row.ready_ms - now_ms if row.ready_ms > now_ms else 0]
         for row in rows
     ]
-    return bytes((VERSION,)) + msgspec.msgpack.encode([agreed_ms, fields])
+    return bytes((VERSION,)) + msgspec.msgpack.encode([stored_ms, fields])
 
 
-def decode_known(data: bytes, *, now_ms: int, agreed_ms: int) -> list[KeptEvent]:
+def decode_known(data: bytes, *, now_ms: int, agreed_ms: int | None) -> list[KeptEvent]:
     """Return rows that were stored, with times of the clock that shows `now_ms`.
 
     Two nodes' agreed times may be `AGREED_WITHIN_MS` apart. So much longer an event waits, but never longer than was left of its delay when
-    it was stored: nothing is handed out too early, or an hour too late.
+    it was stored, and so long where one of the two times is not known: nothing is handed out too early, or an hour too late.
 
     Raises:
         UnsupportedFormat: a newer node wrote it.
@@ -241,10 +244,13 @@ def decode_known(data: bytes, *, now_ms: int, agreed_ms: int) -> list[KeptEvent]
         if data[0] == VERSION:
             stored_ms, rows = msgspec.msgpack.decode(data[1:], type=tuple[int, list[list[Any]]])
         else:
-            stored_ms, rows = agreed_ms, msgspec.msgpack.decode(data[1:], type=list[list[Any]])
+            stored_ms = _FAR_AHEAD_MS if agreed_ms is None else agreed_ms
+            rows = msgspec.msgpack.decode(data[1:], type=list[list[Any]])
 
         def ready_ms(stored_ready_ms: int) -> int:
-            left_ms = min(stored_ready_ms - stored_ms, stored_ready_ms + AGREED_WITHIN_MS - agreed_ms)
+            left_ms = stored_ready_ms - stored_ms
+            if agreed_ms is not None and stored_ms:
+                left_ms = min(left_ms, stored_ready_ms + AGREED_WITHIN_MS - agreed_ms)
             return now_ms + left_ms if stored_ready_ms and left_ms > 0 else 0
 
         return [

@@ -162,7 +162,7 @@ class Node:
         self.replicas = Replicas(self, opened.core)
         self._make_writer(opened)
         me = PeerIdentity(cluster=self.cluster, number=self.number, incarnation=opened.member.incarnation)
-        self.peers = Peers(me, own=self.own, wall_ms=self.clock.wall_ms)
+        self.peers = Peers(me, own=self.own, clock=self.clock)
         self.closing = Closing(
             clock=self.clock,
             promises=opened.promises,

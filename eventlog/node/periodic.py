@@ -85,8 +85,7 @@ class Periodic:
 
     async def _hear_clocks(self) -> None:
         """Compare wall clocks: one that is far ahead of the others' is followed only so far."""
-        if ahead_ms := self._node.peers.clocks_ahead_ms():
-            self._node.clock.hear_others(ahead_ms)
+        self._node.clock.hear_others(self._node.peers.clocks_ahead_ms(), members=len(self._node.view.members))
 
     async def expire(self) -> None:
         """End lifespans. On a disk that is nearly full they wait: `get` gives none that is over, and a write without room ends the node."""

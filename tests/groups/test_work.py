@@ -185,6 +185,12 @@ def test_the_next_coordinator_goes_on_with_what_is_left_of_a_delay(passed_ms, le
     assert found.ready_ms == (77 + left_ms if left_ms else 0)
 
 
+@pytest.mark.parametrize(("kept_ms", "loaded_ms"), [(None, 1_700_000_000_000), (1_700_000_000_000, None), (None, None)])
+def test_a_delay_goes_on_as_it_was_kept_where_the_time_is_not_known(kept_ms, loaded_ms):
+    data = encode_known([WAITS], now_ms=5_000, agreed_ms=kept_ms)
+    assert [one.ready_ms for one in decode_known(data, now_ms=77, agreed_ms=loaded_ms)] == [77 + 60_000]
+
+
 def test_what_waits_no_more_when_it_is_kept_is_ready_at_once():
     data = encode_known([WAITS], now_ms=WAITS.ready_ms, agreed_ms=1_700_000_000_000)
     assert [one.ready_ms for one in decode_known(data, now_ms=77, agreed_ms=0)] == [0]
@@ -199,3 +205,4 @@ def test_what_was_kept_with_times_of_the_wall_clock_is_read():
         KeptEvent(id=2, deliveries=1, member="m"),
         KeptEvent(id=3, deliveries=2, ready_ms=77 + 500),
     ]
+    assert [one.ready_ms for one in decode_known(data, now_ms=77, agreed_ms=None)] == [0, 0, 0]

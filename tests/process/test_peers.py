@@ -11,6 +11,7 @@ import pytest
 from eventlog.errors import BadMessage, ConnectionLost, NotMember, Overloaded, UnsupportedVersion, WrongCluster
 from eventlog.node.cluster.greeting import NONCE_BYTES, PEER_VERSION, Greeting, PeerIdentity
 from eventlog.node.cluster.peers import PeerOptions, Peers, is_of_member, peer_of
+from eventlog.testing.clocks import ManualClock
 from eventlog.transport.server import Server, ServerOptions, bind
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message
@@ -40,14 +41,15 @@ class Anybody:
 class Member:
     """A member with nothing but its connections. What it is told stands in `told`; requests of kind `write` wait in `held`."""
 
-    def __init__(self, number, *, cluster="one", incarnation="a", options=PATIENT, keys=(KEY,)):
+    def __init__(self, number, *, cluster="one", incarnation="a", options=PATIENT, keys=(KEY,), clock=None):
         self.tasks = []
         self.proving = []
         self.told = []
         self.held = []
         self.revisions = []
         self.is_mute = False
-        self.peers = Peers(PeerIdentity(cluster=cluster, number=number, incarnation=incarnation), own=self.tasks.append, options=options)
+        me = PeerIdentity(cluster=cluster, number=number, incarnation=incarnation)
+        self.peers = Peers(me, own=self.tasks.append, options=options, clock=clock)
         self.membership = self.peers.membership = Anybody(*keys)
         self.peers.hooks.connected.append(lambda number, incarnation: self.told.append(("connected", number, incarnation)))
         self.peers.hooks.lost.append(lambda number, refused: self.told.append(("lost", number, refused)))
@@ -394,6 +396,17 @@ def test_beats_tell_the_revision_and_the_clock():
             await until(lambda: (2, 18) in one.revisions)
             assert len(one.peers.clocks_ahead_ms()) == 1
             assert abs(one.peers.clocks_ahead_ms()[0]) < 10_000
+
+    run(main)
+
+
+def test_a_wall_clock_that_jumps_is_apart_from_the_others_before_they_are_heard_again():
+    async def main():
+        clock = ManualClock()
+        async with members(Member(1, clock=clock), Member(2, clock=ManualClock())) as (one, _):
+            await until(lambda: one.peers.clocks_ahead_ms() == [0])
+            clock.set_wall(clock.wall_ms() + 3_600_000)
+            assert one.peers.clocks_ahead_ms() == [-3_600_000]
 
     run(main)
 

@@ -16,7 +16,7 @@ from functools import partial
 from secrets import token_bytes
 from typing import Any, Protocol
 
-from eventlog.clock import SystemClock
+from eventlog.clock import Clock, SystemClock
 from eventlog.errors import BadMessage, ConnectionLost, EventLogError, NotMember, Overloaded, UnsupportedVersion, WrongCluster
 from eventlog.limits import PEER_BYTES_IN_FLIGHT_MAX, PEER_SILENT_MS_MAX
 from eventlog.node.background import due
@@ -88,7 +88,7 @@ class _Peer:
         self.is_greeted_again = False  # being so
         self.complaint = ""  # why it was not taken for a member when it was dialled last
         self.heard_at = now
-        self.clock_ahead_ms: int | None = None  # its wall clock minus ours
+        self.clock_ms: int | None = None  # its wall clock minus our monotonic one
         self.bytes_in_flight = 0
         self.beaten: Connection | None = None  # on which a beat is not answered yet
         self.word: bool | None = None  # what `lost` said last; None: nothing since it was connected
@@ -104,11 +104,11 @@ class Peers:
         me: PeerIdentity,
         *,
         own: Callable[["asyncio.Task[Any]"], None],
-        wall_ms: Callable[[], int] | None = None,
+        clock: Clock | None = None,
         options: PeerOptions | None = None,
     ) -> None:
         self.me = me
-        self._wall_ms = wall_ms or SystemClock().wall_ms
+        self._clock = clock or SystemClock()
         self.hooks = PeerHooks(connected=[], lost=[], beaten=[])
         self.revision = 0  # told with every beat
         self.membership: KnownMembers  # set before anybody is reached
@@ -226,8 +226,9 @@ class Peers:
         return peer is not None and peer.connection is None and peer.word is True
 
     def clocks_ahead_ms(self) -> list[int]:
-        """Return by how much the wall clocks of the connected members are ahead of this one's."""
-        return [peer.clock_ahead_ms for peer in self._peers.values() if peer.connection is not None and peer.clock_ahead_ms is not None]
+        """Return by how much the connected members' wall clocks are ahead of this one's, which may have jumped since they were heard."""
+        behind_ms = self._clock.monotonic_ms() - self._clock.wall_ms()
+        return [peer.clock_ms + behind_ms for peer in self._peers.values() if peer.connection is not None and peer.clock_ms is not None]
 
     # ------------------------------------------------------------ being asked
 
@@ -332,7 +333,7 @@ class Peers:
         number = peer_of(exchange).number
         beat = exchange.message.beat
         answer = Message()
-        answer.beat_answer.revision, answer.beat_answer.now_ms = self.revision, self._wall_ms()
+        answer.beat_answer.revision, answer.beat_answer.now_ms = self.revision, self._clock.wall_ms()
         exchange.answer(answer)
         self._heard_revision(number, beat.revision)
 
@@ -462,7 +463,7 @@ class Peers:
         if connection is None:
             return
         try:
-            beat = Message(beat=pb.Beat(revision=self.revision, now_ms=self._wall_ms()))
+            beat = Message(beat=pb.Beat(revision=self.revision, now_ms=self._clock.wall_ms()))
             connection.post(partial(self._beaten, peer, connection), beat)
         except (ConnectionLost, Overloaded):
             return  # its end is told, or its answers will be heard
@@ -474,7 +475,7 @@ class Peers:
             peer.beaten = None
         if isinstance(outcome, Reply):  # a connection that ends says so itself
             answer = outcome.message.beat_answer
-            peer.clock_ahead_ms = answer.now_ms - self._wall_ms()
+            peer.clock_ms = answer.now_ms - self._clock.monotonic_ms()
             self._heard_revision(peer.number, answer.revision)
 
     def _heard_revision(self, number: int, revision: int) -> None:

@@ -257,13 +257,13 @@ def test_the_next_coordinator_s_wall_clock_changes_no_retry(tmp_path: Path, off_
 
     async def act(node: Node, work: Work, running: Running) -> None:
         clock.off_ms = off_ms
-        node.clock.hear_others([-off_ms, -off_ms])
+        node.clock.hear_others([-off_ms, -off_ms], members=3)
         soon, late = await take(work, 2)
         delays = [replace(soon, verdict=AGAIN, after_ms=200), replace(late, verdict=AGAIN, after_ms=600_000)]
         await work.settle(MEMBER, delays)
         running.forget(NotPrimary(segment=0))
         clock.off_ms = 0
-        node.clock.hear_others([0, 0])
+        node.clock.hear_others([0, 0], members=3)
         again = await node.coordinators.find(*running.id)
         assert again.work is not None
         assert [task.id for task, _ in await again.work.take(MEMBER, wanted(3), wait_ms=30_000)] == [soon.id]

@@ -28,8 +28,8 @@ BIN = TOP / ".venv" / "bin"
 LANE_SECONDS_MAX = 4500
 _REASON_MAX = 200
 FOR_TESTS = "EVENTLOG_TEST_"
-SEEDS = "0:500"
-"""Of runs of clusters."""
+SEEDS = {"clusters": "0:500", "groups": "0:50", "work": "0:30", "near": "0:30", "reading": "0:30", "clients": "0:27", "mirrors": "0:100"}
+"""Of each kind of simulated runs."""
 
 _running: set[subprocess.Popen[bytes]] = set()
 
@@ -106,10 +106,7 @@ def lanes() -> dict[str, Lane]:
         Lane(
             name="sim",
             commands=(
-                (python, "-m", "tests.sim.consumers", "--known", "--seeds", "0:100"),
-                (python, "-m", "tests.sim.cluster", SEEDS, "--known", "--processes", "1"),
-                (python, "-m", "tests.sim.cluster", "0:60", "--about", "groups", "--processes", "1"),
-                (python, "-m", "tests.sim", "0:27"),
+                *((python, "-m", "tests.sim", kind, seeds, "--known", "--processes", "1") for kind, seeds in SEEDS.items()),
                 (python, "-m", "tests.sim.hunt", "--known", "--processes", "1"),
             ),
         ),

@@ -11,7 +11,7 @@ from eventlog.integrations.kafka.source import SegmentsAnswer
 from eventlog.mirror.progress import SignalProgress
 from eventlog.mirror.signals import beginning
 from eventlog.read.position import Position, SegmentPositions
-from tests.sim.consumers.mirrors import PlayedReading
+from tests.sim.mirrors.run import PlayedReading
 
 OF = np.array([1, 3])
 ZEROS = np.zeros(2, np.int64)

@@ -1,29 +1,15 @@
-"""Plays seeds: python -m tests.sim FIRST:END ...; a line for each that must not be, and what was reached."""
-
-from tests.sim import machine
-
-machine.install()
+"""Plays seeds: python -m tests.sim KIND FIRST:END ...; a line for each that must not be, and what was reached."""
 
 import argparse
-import logging
+import os
 import sys
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable
+from functools import partial
+from itertools import chain
 
-from tests.sim.run import never_reached, run_seed
-
-
-def main() -> int:
-    """Return 0 when nothing was violated, and every fault and client was reached."""
-    parser = argparse.ArgumentParser(prog="python -m tests.sim", description=__doc__)
-    parser.add_argument("seeds", nargs="+", metavar="FIRST:END", help="ranges of seeds, or single ones")
-    parser.add_argument("--trace", action="store_true", help="print a line for each seed: how long it was, and how it ended")
-    parser.add_argument("--log", action="store_true", help="show what the nodes log")
-    chosen = parser.parse_args()
-    sys.unraisablehook = lambda _: None  # coroutines of hosts that died are ended at last, somewhere in their middle
-    logging.basicConfig(level=logging.INFO if chosen.log else logging.CRITICAL)
-    seeds = [seed for given in chosen.seeds for seed in seeds_of(given)]
-    return play_all(seeds, is_traced=chosen.trace)
+from tests.sim.kinds import FACTS, NAMES, Kind, play
+from tests.sim.players import pool
+from tests.sim.report import Report, say_all
 
 
 def seeds_of(given: str) -> range:
@@ -32,23 +18,27 @@ def seeds_of(given: str) -> range:
     return range(int(first), int(end or int(first) + 1))
 
 
-def play_all(seeds: Sequence[int], *, is_traced: bool) -> int:
-    """Play seeds and say what they came to."""
-    reached: Counter[str] = Counter()
-    failed = 0
-    for seed in seeds:
-        run = run_seed(seed)
-        reached += run.reached
-        failed += bool(run.violations)
-        for violation in run.violations:
-            print(f"seed {seed}: {violation}", flush=True)
-        if is_traced:
-            print(f"seed {seed}: {run.world.scheduler.now_us} us, {dict(run.reached)}", flush=True)
-    print(", ".join(f"{name} {count}" for name, count in sorted(reached.items())))
-    for name in (missing := never_reached(reached, seeds=len(seeds))):
-        print(f"never reached: {name}")
-    print(f"{len(seeds)} seeds, {failed} failed")
-    return 1 if failed or missing else 0
+def report_seeds(kind: Kind, seeds: Iterable[int], *, processes: int, is_traced: bool = False, is_logged: bool = False) -> Report:
+    """Run seeds and say what there is to say."""
+    report = Report(required=FACTS[kind].required, reach_min=FACTS[kind].reach_min)
+    with pool(processes, is_logged=is_logged) as players:
+        verdicts = players.map(partial(play, kind), seeds, chunksize=1 if is_traced or is_logged else 4)
+        return say_all(verdicts, report, again=f"python -m tests.sim {kind} {{}} --log", is_traced=is_traced)
+
+
+def main() -> int:
+    """Return the exit code: 1 when a seed failed, or an interesting state was never reached."""
+    parser = argparse.ArgumentParser(prog="python -m tests.sim", description=__doc__)
+    parser.add_argument("kind", choices=NAMES, help="what the runs are of")
+    parser.add_argument("seeds", nargs="*", type=seeds_of, metavar="FIRST:END", help="ranges of seeds, or single ones")
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--known", action="store_true", help="also the seeds that ever failed")
+    parser.add_argument("--trace", action="store_true", help="print a line for each seed: how long it was, and what it reached")
+    parser.add_argument("--log", action="store_true", help="show what is logged")
+    chosen = parser.parse_intermixed_args()
+    seeds = [*(FACTS[chosen.kind].failed_once if chosen.known else ()), *chain.from_iterable(chosen.seeds)]
+    processes = 1 if chosen.log else chosen.processes
+    return 0 if report_seeds(chosen.kind, seeds, processes=processes, is_traced=chosen.trace, is_logged=chosen.log).is_good else 1
 
 
 if __name__ == "__main__":

@@ -15,22 +15,23 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Final
 
-from tests.sim.planting import Mutant, World, applied
+from tests.sim.kinds import Kind, play
+from tests.sim.planting import Mutant, applied
 from tests.sim.players import pool
 from tests.sim.report import say
 
 RANGES: Final = (0, 100_000, 200_000)  # where the three ranges begin
 KNOWN_MAX: Final = 90  # so many seeds are played where the known one finds nothing any more: it is another run once the code has moved on
-SEEDS_MAX: Final[Mapping[World, int]] = {
-    "cluster": 500,
+SEEDS_MAX: Final[Mapping[Kind, int]] = {
+    "clusters": 500,
     "clients": 100,
-    "group": 200,
-    "reading": 500,
-    "near": 500,
-    "work": 500,
-    "mirror": 500,
+    "groups": 200,
+    "work": 200,
+    "near": 200,
+    "reading": 200,
+    "mirrors": 500,
 }
-CLEAN: Final[Mapping[World, int]] = {"cluster": 200, "clients": 20, "group": 60, "reading": 500, "near": 500, "work": 500, "mirror": 500}
+CLEAN: Final[Mapping[Kind, int]] = {"clusters": 200, "clients": 20, "groups": 60, "work": 60, "near": 60, "reading": 60, "mirrors": 500}
 """On so many seeds of each range the code as it is runs."""
 
 
@@ -38,7 +39,7 @@ CLEAN: Final[Mapping[World, int]] = {"cluster": 200, "clients": 20, "group": 60,
 class Job:
     """Seeds to be played in a world, until one fails; with the planted bug of this place among all, None: with the code as it is."""
 
-    world: World
+    world: Kind
     seeds: Sequence[int]
     place: int | None = None
 
@@ -54,11 +55,12 @@ class Found:
 
 def mutants() -> tuple[Mutant, ...]:
     """Return all planted bugs."""
+    from tests.sim.cluster.application_mutants import MUTANTS as OF_APPLICATIONS
     from tests.sim.cluster.mutants import MUTANTS as OF_CLUSTERS
-    from tests.sim.consumers.mutants import CONSUMER_MUTANTS
+    from tests.sim.mirrors.mutants import MUTANTS as OF_MIRRORS
     from tests.sim.mutants import MUTANTS as OF_CLIENTS
 
-    return (*OF_CLUSTERS, *OF_CLIENTS, *CONSUMER_MUTANTS)
+    return (*OF_CLUSTERS, *OF_CLIENTS, *OF_APPLICATIONS, *OF_MIRRORS)
 
 
 def seeds_of(mutant: Mutant, first: int, count: int) -> list[int]:
@@ -73,29 +75,13 @@ def is_misfit(why: str) -> bool:
 
 def hunt(job: Job) -> Found:
     """Play seeds until one fails."""
-    play = _player(job.world)
     with nullcontext() if job.place is None else applied(mutants()[job.place]):
         for tried, seed in enumerate(job.seeds, start=1):
-            if told := play(seed):
+            if told := play(job.world, seed).violations:
                 if job.place is not None and is_misfit(told[0]):
                     raise LookupError(f"{mutants()[job.place].name} does not fit the code any more: {told[0]}")
                 return Found(tried=tried, seed=seed, why=told[0])
     return Found(tried=0)
-
-
-def _player(world: World) -> Callable[[int], Sequence[str]]:
-    """Return what plays a seed of a world and says what must not be; a player imports the product once its clocks are a simulation's."""
-    if world in ("cluster", "group"):
-        from tests.sim.cluster.run import run_seed as run_cluster
-
-        return lambda seed: run_cluster(seed, "groups" if world == "group" else "").violations
-    if world == "clients":
-        from tests.sim.run import run_seed as run_clients
-
-        return lambda seed: run_clients(seed).violations
-    from tests.sim.consumers.run import run_seed as run_consumers
-
-    return lambda seed: [*(outcome := run_consumers(world, seed)).violations, *outcome.errors]
 
 
 def run_unmutated(*, processes: int) -> bool:

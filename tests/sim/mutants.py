@@ -10,9 +10,9 @@ from typing import Any, Final
 import numpy as np
 
 from eventlog.errors import EventLogError
-from eventlog.events import Change
 from eventlog.state.producers import TRANSACTIONS_FROM
 from eventlog.write.transactions import NextStep
+from tests.sim.cluster.application_mutants import MUTANTS as OF_APPLICATIONS
 from tests.sim.planting import Mutant, instead
 
 
@@ -56,18 +56,6 @@ def _follow_without_dropping(self: Any, upto: int, **_: Any) -> None:
     self.upto = max(self.upto, upto)
 
 
-def _begin_the_segment_again(_original: Any) -> Any:
-    return property(lambda self: ((*self.open, *(segment for segment in self.left if segment not in self.open)), None))
-
-
-def _take_any_place(self: Any, cursors: Any) -> None:
-    for cursor in cursors:
-        self.open[cursor.segment] = cursor
-        if cursor.finished:
-            self.left.pop(cursor.segment, None)
-            del self.open[cursor.segment]
-
-
 def _number_anew(original: Callable[..., Any]) -> Callable[..., Any]:
     def resume(self: Any) -> Any:
         again = original(self)
@@ -78,18 +66,6 @@ def _number_anew(original: Callable[..., Any]) -> Callable[..., Any]:
         return again
 
     return resume
-
-
-def _changes_without_joined(original: Callable[..., Any]) -> Callable[..., Any]:
-    def changes(self: Any, events: Any) -> Any:
-        found = original(self, events)
-        return np.where(found == Change.JOINED, 0, found).astype(np.uint8)
-
-    return changes
-
-
-def _keep_as_done_what_was_handed_out(original: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda self: [replace(one, is_done=one.is_done or bool(one.member)) for one in original(self)]
 
 
 def _see_without_judging(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -151,6 +127,9 @@ def _follow_what_is_not_committed(original: Callable[..., Any]) -> Callable[...,
 
     return follow
 
+
+_OTHERS: Final = {"entry repeated after another node took over": 6, "joining a query missed": 4, "event done before it was worked on": 11}
+"""Those that runs of one kind of application are to find as well, with the seed that finds them here."""
 
 MUTANTS: Final = (
     Mutant(
@@ -226,28 +205,6 @@ MUTANTS: Final = (
         world="clients",
     ),
     Mutant(
-        name="entry repeated after another node took over",
-        target="eventlog.query.iterate:IterationProgress.next",
-        make=_begin_the_segment_again,
-        also=(("eventlog.query.iterate:IterationProgress.took", instead(_take_any_place)),),
-        seed=6,
-        world="clients",
-    ),
-    Mutant(
-        name="joining a query missed",
-        target="eventlog.predicate.compile:Compiled.changes",
-        make=_changes_without_joined,
-        seed=4,
-        world="clients",
-    ),
-    Mutant(
-        name="event done before it was worked on",
-        target="eventlog.groups.work:SegmentQueue.kept",
-        make=_keep_as_done_what_was_handed_out,
-        seed=11,
-        world="clients",
-    ),
-    Mutant(
         name="batch not written as its transaction's producer",
         target="eventlog.node.consumers.transactions:Transactions.publish_segment",
         make=_publish_as_anybody,
@@ -303,4 +260,5 @@ MUTANTS: Final = (
         seed=7,
         world="clients",
     ),
+    *(replace(mutant, world="clients", seed=_OTHERS[mutant.name]) for mutant in OF_APPLICATIONS if mutant.name in _OTHERS),
 )

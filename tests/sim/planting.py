@@ -9,10 +9,11 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from inspect import getattr_static
-from typing import Any, Literal
+from typing import Any
+
+from tests.sim.kinds import Kind
 
 Make = Callable[[Any], Any]
-World = Literal["cluster", "clients", "group", "reading", "near", "work", "mirror"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +29,7 @@ class Mutant:
     make: Make
     seed: int
     also: tuple[tuple[str, Make], ...] = ()
-    world: World = "cluster"
+    world: Kind = "clusters"
     among: Callable[[int], bool] | None = None
 
 

@@ -1,24 +1,34 @@
-"""What came of many seeds: one line a failing seed, then what was reached, and how fast it went."""
+"""What became of seeds: a verdict for each, and of many a line for each that failed, then what was reached, and how fast it went."""
 
+import gc
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from resource import RUSAGE_SELF, getrusage
 from typing import Final, Protocol
 
-SEEDS_MIN_FOR_REACH: Final = 200  # fewer may miss one by chance
 _SAID_MAX: Final = 6
 
 
-class Verdict(Protocol):
-    """What became of a seed. `told`: what must not be, as sentences."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What became of a seed. `violations` are of the history, or what broke; `acknowledged` counts events."""
+
+    seed: int
+    violations: tuple[str, ...]
+    reached: Counter[str]
+    simulated_ms: int
+    acknowledged: int
+    cpu_s: float
+
+
+class Played(Protocol):
+    """A run that is over, or one that is to be played."""
 
     @property
-    def seed(self) -> int: ...
-
-    @property
-    def told(self) -> Sequence[str]: ...
+    def violations(self) -> Sequence[str]: ...
 
     @property
     def reached(self) -> Counter[str]: ...
@@ -29,15 +39,36 @@ class Verdict(Protocol):
     @property
     def acknowledged(self) -> int: ...
 
-    @property
-    def cpu_s(self) -> float: ...
+
+def judge(seed: int, play: Callable[[], Played]) -> Verdict:
+    """Play a run and return what became of it.
+
+    Garbage is collected between runs: what is finalised in the middle of one, and when, would go by how much memory was used before.
+    """
+    gc.collect()
+    gc.freeze()  # what is left are modules and caches, which need not be looked through after each run
+    gc.disable()
+    begun_s = getrusage(RUSAGE_SELF).ru_utime
+    try:
+        run = play()
+    finally:
+        gc.enable()
+    return Verdict(
+        seed=seed,
+        violations=tuple(run.violations),
+        reached=Counter(run.reached),
+        simulated_ms=run.simulated_ms,
+        acknowledged=run.acknowledged,
+        cpu_s=getrusage(RUSAGE_SELF).ru_utime - begun_s,
+    )
 
 
 @dataclass(slots=True, kw_only=True)
 class Report:
-    """What came of the seeds so far. Of many, each state that is `required` has to be reached by one."""
+    """What came of the seeds so far. Of `reach_min` or more of them, one has to reach each state that is `required`."""
 
     required: Sequence[str]
+    reach_min: int
     seeds: int = 0
     failed: list[Verdict] = field(default_factory=list)
     reached: Counter[str] = field(default_factory=Counter)
@@ -53,13 +84,13 @@ class Report:
         self.acknowledged += verdict.acknowledged
         self.reached += verdict.reached
         self.runs += Counter(list(verdict.reached))
-        if verdict.told:
+        if verdict.violations:
             self.failed.append(verdict)
 
     @property
     def missing(self) -> tuple[str, ...]:
         """Return the required states that were not reached, if that says anything."""
-        return tuple(name for name in self.required if not self.reached[name]) if self.seeds >= SEEDS_MIN_FOR_REACH else ()
+        return tuple(name for name in self.required if not self.reached[name]) if self.seeds >= self.reach_min else ()
 
     @property
     def is_good(self) -> bool:
@@ -72,21 +103,21 @@ def say(line: str) -> None:
     sys.stdout.flush()
 
 
-def say_all(verdicts: Iterable[Verdict], *, required: Sequence[str], again: str, is_traced: bool = False) -> Report:
+def say_all(verdicts: Iterable[Verdict], report: Report, *, again: str, is_traced: bool = False) -> Report:
     """Say what there is to say of verdicts as they come; `again` is what plays a seed once more, `is_traced` has each said."""
-    report, begun = Report(required=required), time.monotonic()
+    begun = time.monotonic()
     for verdict in verdicts:
         report.add(verdict)
-        for sentence in verdict.told[:_SAID_MAX]:
+        for sentence in verdict.violations[:_SAID_MAX]:
             say(f"seed {verdict.seed}: {sentence}")
-        if verdict.told:
+        if verdict.violations:
             say(f"    again, with all that happened: {again.format(verdict.seed)}")
         if is_traced:
             say(f"seed {verdict.seed}: {verdict.simulated_ms} ms, {sorted(verdict.reached.items())}")
     wall_s, simulated_s = max(time.monotonic() - begun, 0.001), report.simulated_ms / 1000
     say(f"{report.seeds} seeds, {len(report.failed)} failed, {report.acknowledged:,} events acknowledged")
-    say(f"{simulated_s:,.0f} cluster-seconds in {wall_s:.1f} s, {simulated_s / max(report.cpu_s, 0.001):,.0f} in a CPU-second")
-    for name in sorted({*report.reached, *required}):
+    say(f"{simulated_s:,.0f} simulated seconds in {wall_s:.1f} s, {simulated_s / max(report.cpu_s, 0.001):,.0f} in a CPU-second")
+    for name in sorted({*report.reached, *report.required}):
         say(f"  {name:<36} {report.reached[name]:>8,} times in {report.runs[name]:>5,} seeds")
     for name in report.missing:
         say(f"never reached: {name}")

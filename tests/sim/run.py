@@ -1,7 +1,6 @@
 """One run: clients, and faults by chance; afterwards quiet, and what everybody was told must fit the log."""
 
 import asyncio
-import gc
 import tempfile
 from collections import Counter
 from collections.abc import Callable
@@ -34,6 +33,7 @@ from tests.sim.clients import (
     judge_writes,
 )
 from tests.sim.damage import Flips, rot
+from tests.sim.report import Verdict, judge
 from tests.sim.transacting import Transacting
 from tests.sim.world import CLIENT, Host, Shape, World, read_all_of
 
@@ -56,33 +56,18 @@ KINDS: Final = ("counting", "workers", "listener", "near", "reader", "iterating"
 MORE: Final = 3
 """How many kinds of clients a run has beside those that are in each: all of them at once would make it slow."""
 
-_FAULTS: Final = ("crash", "pause", "cut", "jump", "blackout", "drain", "fill", "fail_sync", "rot", "rotten", "flip", "flipped")
-REQUIRED: Final = (*_FAULTS, *KINDS, "written", "iterated", "events trimmed", "groups audited")
-"""What makes a run of many seeds worth something; one that was never reached fails it."""
 
-SEEDS_MIN_FOR_REACH: Final = 20  # fewer may miss one by chance
+def run_seed(seed: int) -> Verdict:
+    """Run a seed in a directory of its own and judge it; the process's clocks and chance must be the machine's of a simulation."""
 
-
-def never_reached(reached: Counter[str], *, seeds: int) -> list[str]:
-    """Return what so many seeds had to reach and did not."""
-    return [name for name in REQUIRED if not reached[name]] if seeds >= SEEDS_MIN_FOR_REACH else []
-
-
-def run_seed(seed: int) -> "Run":
-    """Run a seed in a directory of its own and judge it; the process's clocks and chance must be the machine's of a simulation.
-
-    Garbage is collected between runs: what is finalised in the middle of one, and when, would go by how much memory was used before.
-    """
-    gc.collect()
-    gc.disable()
-    try:
+    def play() -> Run:
         with tempfile.TemporaryDirectory(prefix="eventlog-sim-") as directory:
             run = Run(seed, Path(directory))
             machine.begin(seed, lambda: run.world.scheduler.now_us)
             run.play()
             return run
-    finally:
-        gc.enable()
+
+    return judge(seed, play)
 
 
 class Run:
@@ -99,6 +84,16 @@ class Run:
     def reached(self) -> Counter[str]:
         """How often what happened."""
         return Counter() if self.program is None else self.program.reached
+
+    @property
+    def simulated_ms(self) -> int:
+        """How long it was."""
+        return self.world.scheduler.now_us // 1000
+
+    @property
+    def acknowledged(self) -> int:
+        """How many events were."""
+        return self.reached["written"]
 
     def play(self) -> None:
         """Play it to its end, and judge."""

@@ -55,8 +55,8 @@ def test_a_replaced_method_is_put_back():
 
 
 def test_a_hunt_tells_after_how_many_seeds_the_history_told():
-    place = MUTANTS.index(BY_NAME["invalidation lost at resume"])
-    assert hunt(Job(world="near", seeds=range(3))).tried == 0
-    found = hunt(Job(world="near", seeds=range(100), place=place))
+    place = MUTANTS.index(BY_NAME["term of a shard not compared"])
+    assert hunt(Job(world="mirrors", seeds=range(3))).tried == 0
+    found = hunt(Job(world="mirrors", seeds=range(100), place=place))
     assert found.tried == found.seed + 1
-    assert " was served as written at " in found.why
+    assert found.why

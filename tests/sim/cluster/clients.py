@@ -2,7 +2,7 @@
 
 import asyncio
 from abc import ABC, abstractmethod
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from eventlog.errors import EventLogError, PositionDiverged
 from eventlog.hashing import hash_key, segment_of
@@ -21,7 +21,12 @@ _READ_S: Final = (0.2, 3.0)  # until a reader leaves its node for another one
 
 
 class ClientHost(ABC):
-    """Where one client runs, with a client of the product's. `is_stopped`: it is to do nothing any more."""
+    """Where one client runs, with a client of the product's. `is_stopped`: it is to do nothing any more.
+
+    One that `is_endless` goes on to the run's end: it is to be given what the others wrote last.
+    """
+
+    is_endless: ClassVar[bool] = False
 
     def __init__(self, world: ClusterWorld, number: int) -> None:
         self.world = world
@@ -110,6 +115,8 @@ class Trimmer(ClientHost):
 
 class Follower(ClientHost):
     """Reads everything in the order of ids, at one node for a while and then at another, from where it is."""
+
+    is_endless: ClassVar[bool] = True
 
     def __init__(self, world: ClusterWorld, number: int) -> None:
         super().__init__(world, number)

@@ -4,47 +4,49 @@ What they are given and told is judged at once. An event is given to one member 
 """
 
 import asyncio
-from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from eventlog.errors import EventLogError
-from tests.sim.cluster.clients import CACHE, ClientHost
+from tests.sim.cluster.applications import Application, until
+from tests.sim.cluster.clients import CACHE
 from tests.sim.cluster.homing import Home
 from tests.sim.cluster.world import ClusterWorld
 
 GROUP: Final = "g"
 SESSION_MS: Final = 1_500
-_MISHAP_MS: Final = 2_500  # the mean between two of one member
-_AWAY_MS: Final = (20, 200, 1_000, 3_000)  # each as likely, doubled at most
 _WORK_S: Final = 0.02
 _COMMITTED: Final = 0.2
 _STATIC: Final = 0.2
+_CATCH_UP_S: Final = 20.0
 
 
-@dataclass
 class Group:
-    """What its members were given: `done` are ids, `committed` the places that a commit was acknowledged for, by segment."""
+    """Its members are a party. `done`: ids that one was given; `committed`: the places that a commit was acknowledged for, by segment."""
 
-    world: ClusterWorld
-    members: "list[Member]" = field(default_factory=list)
-    done: set[int] = field(default_factory=set)
-    committed: dict[int, int] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self.home = Home(self.world, GROUP, people=lambda: [member.name for member in self.members], bereave=self._bereave)
+    def __init__(self, world: ClusterWorld, *, members: int) -> None:
+        self.world = world
+        self.done: set[int] = set()
+        self.committed: dict[int, int] = {}
+        self.clients: list[Member] = []
+        self.home = Home(world, GROUP, people=lambda: [member.name for member in self.clients], bereave=self._bereave)
+        for number in range(members):
+            self.clients.append(Member(world, number + 101, self))
 
     def _bereave(self) -> None:
         """End a member that reads something."""
-        reading = [member for member in self.members if member.is_awake and member.assignment]
+        reading = [member for member in self.clients if member.is_awake and member.assignment]
         if reading and not self.world.is_over:
             self.world.chance.choice(reading).crash()
+
+    async def begin(self, client: Any) -> None:
+        """It reads what all write to."""
 
     def gives(self, member: "Member", event: Any) -> None:
         """Note that a member is given an event."""
         violate, segment = self.world.history.violate, event.segment
         if event.id <= self.committed.get(segment, 0):
             violate(f"{member.name} is given {event.id} of segment {segment}, and {self.committed[segment]} is committed")
-        for other in self.members:
+        for other in self.clients:
             if other is not member and other.is_awake and segment in other.assignment:
                 violate(f"segment {segment} is read by {member.name} and by {other.name}, whose session goes on")
         self.done.add(event.id)
@@ -60,7 +62,14 @@ class Group:
         return f"{len(left)} events were never given to a member, the first {min(left)}" if left else ""
 
     async def judge(self, client: Any) -> None:
-        """Compare what the group keeps with what it said."""
+        """Demand that everything comes to a member, and compare what the group keeps with what it said."""
+        log = {append.id for append in self.world.history.appends.values() if append.id}
+
+        async def left() -> str:
+            return self.missing(log)
+
+        if why := await until(left, seconds=_CATCH_UP_S):
+            self.world.history.violate(why)
         if not self.committed:
             return
         [found] = await client.groups.describe(GROUP, lag=False)
@@ -70,45 +79,30 @@ class Group:
                 self.world.history.violate(f"{GROUP} had committed {id_} of segment {segment}, and is at {kept.get(segment, 0)}")
 
 
-class Member(ClientHost):
-    """One process after the other of an application that reads in a group."""
+class Member(Application):
+    """One member after the other, each a process."""
+
+    what: ClassVar[str] = "member"
+    is_endless: ClassVar[bool] = True
 
     def __init__(self, world: ClusterWorld, number: int, group: Group) -> None:
         super().__init__(world, number)
         self._group = group
         self._instance = f"static-{number}" if world.chance.random() < _STATIC else None
         self._consumer: Any = None
-        self._is_alive = True
-        group.members.append(self)
-
-    @property
-    def is_awake(self) -> bool:
-        """Return whether it runs."""
-        return self._is_alive and not self.loop.process.is_paused
 
     @property
     def assignment(self) -> frozenset[int]:
         """Return the segments that it reads, as far as it knows."""
         return frozenset() if self._consumer is None else self._consumer.assignment
 
-    def start(self) -> None:
-        super().start()
-        self._plan()
+    def died(self) -> None:
+        self._consumer = None
 
-    async def run(self) -> None:
-        """Read until it is stopped."""
-        world = self.world
-        while not self.is_stopped:
-            try:
-                async with world.connect(timeout_ms=world.swarm.patience_ms) as client:
-                    await self._read(client.cache(CACHE))
-            except EventLogError as error:
-                world.reached[f"member: {error.code}"] += 1
-                await asyncio.sleep(0.1)
-
-    async def _read(self, cache: Any) -> None:
+    async def act(self, client: Any) -> None:
+        """Read as a member, and commit now and then."""
         chance, leave_after = self.world.chance, self.world.chance.randint(1, 200)
-        async with cache.consumer(group=GROUP, session_timeout_ms=SESSION_MS, instance_id=self._instance) as consumer:
+        async with client.cache(CACHE).consumer(group=GROUP, session_timeout_ms=SESSION_MS, instance_id=self._instance) as consumer:
             self._consumer = consumer
             try:
                 async for event in consumer:
@@ -131,49 +125,3 @@ class Member(ClientHost):
             self.world.reached[f"commit: {error.code}"] += 1
         else:
             self._group.keeps(event.segment, event.id)
-
-    # ------------------------------------------------------------ mishaps
-
-    def _plan(self) -> None:
-        mean_us = _MISHAP_MS * 1000
-        self.world.scheduler.after(int(mean_us * self.world.chance.expovariate(1)), self._act)
-
-    def _act(self) -> None:
-        world = self.world
-        if world.is_over:
-            return
-        away_us = self._away_us()
-        what = world.chance.choice((self._crash, self._pause, self._cut))
-        if self.is_awake:
-            world.reached[f"mishap: {what.__name__.removeprefix('_')}"] += 1
-            what(away_us)
-        self._plan()
-
-    def crash(self) -> None:
-        """End, and begin anew after a while."""
-        self._crash(self._away_us())
-
-    def _away_us(self) -> int:
-        return int(self.world.chance.choice(_AWAY_MS) * 1000 * (1 + self.world.chance.random()))
-
-    def _crash(self, away_us: int) -> None:
-        self.loop.process.kill()
-        self.world.network.lose(self.name)
-        self.world.dead.append(self.loop)
-        self._is_alive, self._consumer = False, None
-        self.world.scheduler.after(away_us, self._begin_anew)
-
-    def _begin_anew(self) -> None:
-        self.loop = self.world.client_loop(self.name)
-        self._is_alive = True
-        super().start()
-
-    def _pause(self, away_us: int) -> None:
-        self.loop.process.pause()
-        self.world.scheduler.after(away_us, self.loop.process.resume)
-
-    def _cut(self, away_us: int) -> None:
-        hosts = [host.name for host in self.world.hosts]
-        ways = [(self.name, host) for host in hosts] if self.world.chance.random() < 0.5 else [(host, self.name) for host in hosts]
-        self.world.network.cut_ways(ways)
-        self.world.scheduler.after(away_us, lambda: self.world.network.mend_ways(ways))

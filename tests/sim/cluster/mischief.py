@@ -193,6 +193,9 @@ class Mischief:
 
     def _jump(self) -> None:
         host = self._any()
+        if self._world.swarm.one_clock:
+            for other in self._world.hosts:
+                other.clock_off_ms = 0 if other is not host else other.clock_off_ms
         has_lease = host.node is not None and host.node.clock.ceiling > 0
         if has_lease:  # without a ceiling to begin above, a clock that is an hour late would keep readers waiting for an hour
             host.clock_off_ms = min(host.clock_off_ms + self._world.chance.choice(_JUMPS_MS), AHEAD_MS_MAX)

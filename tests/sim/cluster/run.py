@@ -1,28 +1,32 @@
 """One run: a cluster is made, clients work, faults come, everything heals, and the history is judged."""
 
 import asyncio
-import gc
 import random
 import tempfile
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from resource import RUSAGE_SELF, getrusage
 from typing import Any, Final
 
 from eventlog.errors import EventLogError
 from tests.sim import machine
+from tests.sim.cluster.applications import Party
 from tests.sim.cluster.asking import CLEARED, Asker, Told
 from tests.sim.cluster.clients import CACHE, KEPT_EVENTS, TRIMMED, Follower, Trimmer, Writer
-from tests.sim.cluster.grouping import Group, Member
+from tests.sim.cluster.grouping import Group
 from tests.sim.cluster.history import Fate, Logs
 from tests.sim.cluster.mischief import Mischief
+from tests.sim.cluster.nearing import Near
+from tests.sim.cluster.reading import Readers
 from tests.sim.cluster.swarm import Fault, choose
+from tests.sim.cluster.working import Work
 from tests.sim.cluster.world import ClusterHost, ClusterWorld
+from tests.sim.report import Verdict, judge
 from tests.sim.world import read_all_of
 
 _START_S: Final = 30.0
+_JUDGE_S: Final = 120.0
 _HEAL_MS: Final = 10_000  # progress is demanded within it
 _QUIET_MS: Final = 30_000  # and then, without writes, agreement
 _CALM_US: Final = 2_000_000  # until what nobody waits for any more has come, or never comes
@@ -30,48 +34,32 @@ _STEP_US: Final = 100_000
 _FIRST: Final = 1  # the number of the cache that is written to
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
-    """What became of a seed. `violations` are of the history, or what broke."""
-
-    seed: int
-    violations: tuple[str, ...]
-    reached: Counter[str]
-    simulated_ms: int
-    acknowledged: int
-    cpu_s: float
-
-    @property
-    def told(self) -> tuple[str, ...]:
-        """Return what there is to say of it."""
-        return self.violations
-
-
 def run_seed(seed: int, about: str = "") -> Verdict:
-    """Run a seed and judge it; the process's clocks and chance must be the machine's of a simulation.
+    """Run a seed and judge it; the process's clocks and chance must be the machine's of a simulation."""
 
-    Garbage is collected between runs: what is finalised in the middle of one, and when, would go by how much memory was used before.
-    """
-    gc.collect()
-    gc.freeze()  # what is left are modules and caches, which need not be looked through after each run
-    gc.disable()
-    begun_s = getrusage(RUSAGE_SELF).ru_utime
-    try:
+    def play() -> Cluster:
         with tempfile.TemporaryDirectory(prefix="eventlog-sim-") as directory:
             cluster = Cluster(seed, Path(directory), about)
-            world = cluster.world
-            machine.begin(seed, lambda: world.scheduler.now_us)
+            machine.begin(seed, lambda: cluster.world.scheduler.now_us)
             cluster.play()
-    finally:
-        gc.enable()
-    return Verdict(
-        seed=seed,
-        violations=tuple(world.history.violations),
-        reached=world.reached,
-        simulated_ms=world.scheduler.now_us // 1000,
-        acknowledged=world.history.acknowledged,
-        cpu_s=getrusage(RUSAGE_SELF).ru_utime - begun_s,
-    )
+            return cluster
+
+    return judge(seed, play)
+
+
+def parties_of(world: ClusterWorld) -> list[Party]:
+    """Return who does what a run is about."""
+    match world.swarm.about:
+        case "groups":
+            return [Group(world, members=world.swarm.members)]
+        case "work":
+            return [Work(world, workers=world.swarm.members)]
+        case "near":
+            return [Near(world, readers=world.swarm.members)]
+        case "reading":
+            return [Readers(world)]
+        case _:
+            return []
 
 
 class Cluster:
@@ -85,9 +73,30 @@ class Cluster:
         self.told = Told()
         self.askers = [Asker(self.world, number + 81, self.told) for number in range(self.swarm.askers)]
         self.trimmers = [Trimmer(self.world, number + 91) for number in range(self.swarm.trimmers)]
-        self.group = Group(self.world)
-        self.members = [Member(self.world, number + 101, self.group) for number in range(self.swarm.members)]
+        self.parties = parties_of(self.world)
+        parties = [client for party in self.parties for client in party.clients]
+        self.clients = [*self.writers, *self.readers, *self.askers, *self.trimmers, *parties]
         self.mischief = Mischief(self.world)
+
+    @property
+    def violations(self) -> Sequence[str]:
+        """What must not be."""
+        return self.world.history.violations
+
+    @property
+    def reached(self) -> Counter[str]:
+        """How often what happened."""
+        return self.world.reached
+
+    @property
+    def simulated_ms(self) -> int:
+        """How long it was."""
+        return self.world.scheduler.now_us // 1000
+
+    @property
+    def acknowledged(self) -> int:
+        """How many events were."""
+        return self.world.history.acknowledged
 
     def play(self) -> None:
         """Run both phases, and judge."""
@@ -102,7 +111,7 @@ class Cluster:
     def _play(self) -> None:
         world = self.world
         world.run(self._begin, seconds=_START_S)
-        for client in (*self.writers, *self.readers, *self.askers, *self.trimmers, *self.members):
+        for client in self.clients:
             client.start()
         world.begin_faults()
         self.mischief.start()
@@ -110,7 +119,7 @@ class Cluster:
         self.mischief.stop()
         if self._progresses():
             self._settle()
-            world.run(self._judge, seconds=_START_S)
+            world.run(self._judge, seconds=_JUDGE_S)
 
     async def _begin(self, world: Any) -> None:
         for host in self.world.hosts:
@@ -119,6 +128,8 @@ class Cluster:
                 await asyncio.sleep(0.02)
         async with world.connect() as client:
             await client.create_cache(CACHE, format="bytes")
+            for party in self.parties:
+                await party.begin(client)
             if self.askers:
                 await client.create_cache(CLEARED, format="bytes")
             if self.trimmers:
@@ -143,7 +154,8 @@ class Cluster:
 
     def _settle(self) -> None:
         """Stop writing, and demand that all owners are in sync and equal, and that readers come to the end."""
-        for client in (*self.writers, *self.askers, *self.trimmers):
+        ending = [client for client in self.clients if not client.is_endless]
+        for client in ending:
             client.is_stopped = True
         scheduler = self.world.scheduler
         deadline_us = scheduler.now_us + _QUIET_MS * 1000
@@ -152,7 +164,7 @@ class Cluster:
         while why and scheduler.now_us < deadline_us:
             self._read_everything()
             scheduler.run(scheduler.now_us + _STEP_US)
-            why = self._unsettled()
+            why = "a client waits for an answer" if not all(client.is_done for client in ending) else self._unsettled()
         if why:
             self.world.history.violate(f"{_QUIET_MS} ms after the last write: {why}")
 
@@ -164,8 +176,6 @@ class Cluster:
 
     def _unsettled(self) -> str:
         world, last = self.world, 0
-        if not all(client.is_done for client in (*self.writers, *self.askers, *self.trimmers)):
-            return "a client waits for an answer"
         for segment in range(self.swarm.segments):
             record = world.record(segment)
             assert record is not None, "it acknowledged"
@@ -181,12 +191,13 @@ class Cluster:
         for reader in self.readers:
             if reader.reader.position < last:
                 return f"reader {reader.number} stands at {reader.reader.position}, the log ends at {last}"
-        return self.group.missing({append.id for append in world.history.appends.values() if append.id}) if self.members else ""
+        return ""
 
     async def _judge(self, world: Any) -> None:
         async with world.connect() as client:
             events = {event.id: int(event.key) async for event in client.cache(CACHE).events()}
-            await self.group.judge(client)
+            for party in self.parties:
+                await party.judge(client)
             if self.askers:
                 self.told.left = {key async for key, _ in client.cache(CLEARED).entries()}
         records = [self.world.record(segment) for segment in range(self.swarm.segments)]

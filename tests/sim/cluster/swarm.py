@@ -118,6 +118,7 @@ class Swarm:
     value_bytes: int
     patience_ms: int
     offsets_ms: tuple[int, ...]
+    one_clock: bool
     store_unknown: float
     store_delay_us: int
     store_timeout_us: int
@@ -148,6 +149,7 @@ class Theme:
     think_us: tuple[int, ...] = (20_000, 60_000, 200_000)
     value_bytes: tuple[int, ...] = (0,)
     offsets_ms: int = 20_000  # clocks are this far apart at most
+    one_clock: bool = False  # when one jumps, the others are set right
     store_unknown: tuple[float, ...] = (0.0, 0.0, 0.02, 0.2, 0.4)
     store_delay_us: tuple[int, ...] = (1_000, 1_000, 30_000, 200_000)
     store_timeout_us: tuple[int, ...] = (500_000,)
@@ -281,30 +283,32 @@ THEMES: Final[Mapping[str, Theme]] = {
 }
 
 
+_OF_APPLICATIONS = replace(  # processes of applications, beside whose faults those of nodes are few
+    _ANYTHING,
+    weight=0,
+    always=frozenset({Fault.MOVE}),
+    may=frozenset({Fault.CRASH, Fault.CRASH_PRIMARY, Fault.PAUSE, Fault.PAUSE_PRIMARY, Fault.CUT, Fault.CLOCK, Fault.RESET, Fault.STALL}),
+    nodes=(3,),
+    segments=(2, 4),
+    replicas=(3,),
+    readers=(0,),
+    askers=(0,),
+    trimmers=(0,),
+    members=(2, 3, 4),
+    rates=(1, 2.5),
+    delay_us=(100, 300, 3_000),
+    us_per_kib=(0,),
+    sync_us=(200, 1_000, 20_000),
+    think_us=(200_000,),
+    store_unknown=(0.0,),
+    store_delay_us=(1_000, 30_000),
+    watch_delay_us=(1_000, 5_000, 50_000),
+)
 OTHER_THEMES: Final[Mapping[str, Theme]] = {
-    "groups": replace(  # members of a group, beside whose faults those of nodes are few
-        _ANYTHING,
-        weight=0,
-        always=frozenset({Fault.MOVE}),
-        may=frozenset(
-            {Fault.CRASH, Fault.CRASH_PRIMARY, Fault.PAUSE, Fault.PAUSE_PRIMARY, Fault.CUT, Fault.CLOCK, Fault.RESET, Fault.STALL}
-        ),
-        nodes=(3,),
-        segments=(2, 4),
-        replicas=(3,),
-        readers=(0,),
-        askers=(0,),
-        trimmers=(0,),
-        members=(2, 3, 4),
-        rates=(1, 2.5),
-        delay_us=(100, 300, 3_000),
-        us_per_kib=(0,),
-        sync_us=(200, 1_000, 20_000),
-        think_us=(200_000,),
-        store_unknown=(0.0,),
-        store_delay_us=(1_000, 30_000),
-        watch_delay_us=(1_000, 5_000, 50_000),
-    ),
+    "groups": _OF_APPLICATIONS,
+    "work": replace(_OF_APPLICATIONS, always=frozenset({Fault.MOVE, Fault.CLOCK}), faults_ms=(12_000,), offsets_ms=0, one_clock=True),
+    "near": replace(_OF_APPLICATIONS, always=frozenset({Fault.MOVE, Fault.RESET})),
+    "reading": replace(_OF_APPLICATIONS, always=frozenset({Fault.MOVE, Fault.RESET}), faults_ms=(8_000,)),
 }
 """Runs of their own: no seed comes to them by chance."""
 
@@ -339,6 +343,7 @@ def choose(chance: random.Random, about: str = "") -> Swarm:
         value_bytes=chance.choice(theme.value_bytes),
         patience_ms=chance.choice((300, 1_000, 3_000)),
         offsets_ms=tuple(_offset_ms(chance, theme.offsets_ms) for _ in range(nodes)),
+        one_clock=theme.one_clock,
         store_unknown=chance.choice(theme.store_unknown),
         store_delay_us=chance.choice(theme.store_delay_us),
         store_timeout_us=chance.choice(theme.store_timeout_us),

@@ -14,8 +14,8 @@ def member(name, *segments, is_awake=True):
 
 
 def group_of(*members):
-    group = Group(SimpleNamespace(history=History(2), reached=Counter(), view=None))
-    group.members += members
+    group = Group(SimpleNamespace(history=History(2), reached=Counter(), view=None), members=0)
+    group.clients += members
     return group
 
 

@@ -33,8 +33,9 @@ from eventlog.mirror.shards import STANDING, Report
 from eventlog.read.position import Position, SegmentPositions
 from eventlog.testing.kafka import FakeBrokers, FakeKafka
 from eventlog.wire.flow import ProcessBudget
-from tests.sim.consumers.log import CACHE, Log, Stored
 from tests.sim.loop import virtual_loop
+from tests.sim.mirrors.log import CACHE, Log, Stored
+from tests.sim.report import Verdict, judge
 from tests.sim.scheduler import Process, Scheduler
 
 SEGMENTS: Final = 4
@@ -58,8 +59,20 @@ _LOOK_S: Final = 0.3
 _STEP_S: Final = (0.0, 1.5)
 
 
+def run_seed(seed: int) -> Verdict:
+    """Run a seed and judge it."""
+
+    def play() -> MirrorRun:
+        run = MirrorRun(seed)
+        run.run()
+        run.violations += map(repr, run.errors)
+        return run
+
+    return judge(seed, play)
+
+
 class MirrorRun:
-    """`run` plays it; afterwards `violations` has what must not be, and `reached` what was."""
+    """`run` plays it; afterwards `violations` has what must not be, `errors` what broke, and `reached` what was."""
 
     def __init__(self, seed: int) -> None:
         random.seed(seed)  # of the shards' own pauses
@@ -79,6 +92,16 @@ class MirrorRun:
         self._loop = virtual_loop(Process(self._scheduler), on_error=self._hear_of)
         self._owners: list[Owner] = []  # of each shard the one that leads its home
         self._former: list[Owner] = []  # who have not heard of it, or stand still
+
+    @property
+    def simulated_ms(self) -> int:
+        """How long it was."""
+        return self._scheduler.now_us // 1000
+
+    @property
+    def acknowledged(self) -> int:
+        """How many events were mirrored."""
+        return self.reached["events mirrored"]
 
     @property
     def now_s(self) -> float:

@@ -1,4 +1,4 @@
-"""Planted bugs of what consumers rely on: groups, readers, work, near caches and mirrors; told as those of the protocol are."""
+"""Bugs of what applications rely on: groups, work, near caches and readers; told as those of the protocol are."""
 
 from dataclasses import replace
 from typing import Any, Final
@@ -6,88 +6,8 @@ from typing import Any, Final
 import numpy as np
 
 from eventlog.events import Change, Kind
+from eventlog.wire.session import Reply
 from tests.sim.planting import Mutant, instead
-
-_COPYING: Final = "eventlog.integrations.kafka.copying"
-
-
-def _commit_progress_apart(_original: Any) -> Any:
-    async def commit(self: Any, made: Any, records: Any) -> None:
-        mirror = self._of.mirror
-        await self._writer.write({mirror.topic: made.batches}, progress_topic=mirror.progress_topic, progress={})
-        await self._writer.write({}, progress_topic=mirror.progress_topic, progress=records)
-
-    return commit
-
-
-class _Early:
-    """A way into Kafka whose progress was read before."""
-
-    def __init__(self, kafka: Any, records: Any) -> None:
-        self._kafka = kafka
-        self._records = records
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._kafka, name)
-
-    async def records(self, _topic: str, **_: Any) -> Any:
-        return self._records
-
-
-def _read_progress_first(original: Any) -> Any:
-    async def copy(self: Any) -> Any:
-        opened = self._open_kafka
-        kafka = opened(self._mirror.kafka)
-        early = _Early(kafka, await kafka.records(self._mirror.progress_topic))
-        self._open_kafka = lambda _name: early
-        try:
-            return await original(self)
-        finally:
-            self._open_kafka = opened
-
-    return copy
-
-
-def _no_record(_mirror: Any, _shard: int, **_: Any) -> Any:
-    return {}
-
-
-def _look_for_nothing(original: Any) -> Any:
-    async def found(*args: Any, **named: Any) -> Any:
-        return replace(await original(*args, **named), begins={})
-
-    return found
-
-
-def _settle_as(*, committed: bool) -> Any:
-    return lambda original: lambda self, place, **_: original(self, place, is_commit=committed)
-
-
-def _settle_nothing(_original: Any) -> Any:
-    async def settle(_self: Any, _at: Any) -> None:
-        return
-
-    return settle
-
-
-def _any_term_counts(found: Any, _mirror: Any, **_: Any) -> Any:
-    return found
-
-
-def _remember_where_it_goes(original: Any) -> Any:
-    def records(self: Any, at: Any, rows: Any) -> Any:
-        self._goes_to = at
-        return original(self, at, rows)
-
-    return records
-
-
-def _let_go_before_the_commit(original: Any) -> Any:
-    async def commit(self: Any, made: Any, records: Any) -> None:
-        await self._source.acknowledge(self._goes_to)
-        await original(self, made, records)
-
-    return commit
 
 
 def _any_commit_counts(_name: str, _state: Any, _commit: Any) -> None:
@@ -165,6 +85,29 @@ def _go_by_the_wall_clock(_original: Any) -> Any:
     return lambda clock: clock.wall_ms()
 
 
+def _own_time_where_none_is_agreed_on(original: Any) -> Any:
+    def agreed_ms(clock: Any) -> int:
+        found: int | None = original(clock)
+        return clock.physical_ms() if found is None else found
+
+    return agreed_ms
+
+
+def _keep_how_far_it_is_ahead(original: Any) -> Any:
+    """Keep another member's wall clock as ahead of the own one, and not of the monotonic clock."""
+
+    def beaten(self: Any, peer: Any, connection: Any, outcome: Any) -> None:
+        original(self, peer, connection, outcome)
+        if isinstance(outcome, Reply):
+            peer.clock_ms = outcome.message.beat_answer.now_ms - self._clock.wall_ms()
+
+    return beaten
+
+
+def _ahead_as_it_was_kept(self: Any) -> list[int]:
+    return [peer.clock_ms for peer in self._peers.values() if peer.connection is not None and peer.clock_ms is not None]
+
+
 def _sessions_by_the_wall_clock(_original: Any) -> Any:
     return property(lambda running: running.node.clock.wall_ms())
 
@@ -185,41 +128,41 @@ def _look_at_what_is_there_now(self: Any, store: Any, state: Any) -> None:
     self._store, self._rows = store, state
 
 
-CONSUMER_MUTANTS: Final = (
+MUTANTS: Final = (
     Mutant(
         name="commit not fenced",
         target="eventlog.node.consumers.coordinator:check_commit",
         make=instead(_any_commit_counts),
         seed=13,
-        world="group",
+        world="groups",
     ),
     Mutant(
         name="segment given to two members",
         target="eventlog.groups.coordinator:give",
         make=instead(_give_at_once),
         seed=1,
-        world="group",
+        world="groups",
     ),
     Mutant(
         name="coordinator goes by what it knew in an earlier term",
         target="eventlog.node.consumers.coordinator:Running.is_current",
         make=_goes_on_in_a_later_term,
         seed=15,
-        world="group",
+        world="groups",
     ),
     Mutant(
         name="group written behind its next coordinator's back",
         target="eventlog.node.consumers.inner:Inner.write",
         make=_write_wherever_it_is_led,
         seed=6,
-        world="group",
+        world="groups",
     ),
     Mutant(
         name="sessions by the wall clock",
         target="eventlog.node.consumers.coordinator:Running.now_ms",
         make=_sessions_by_the_wall_clock,
         seed=1,
-        world="group",
+        world="groups",
     ),
     Mutant(
         name="position advanced past an unread match",
@@ -232,14 +175,14 @@ CONSUMER_MUTANTS: Final = (
         name="stored value skipped that holds a match",
         target="eventlog.read.filtered:kinds_of",
         make=_skip_what_no_event_of_matches,
-        seed=0,
+        seed=1,
         world="reading",
     ),
     Mutant(
         name="snapshot not pinned",
         target="eventlog.segment.memory:MemorySnapshot.__init__",
         make=instead(_look_at_what_is_there_now),
-        seed=0,
+        seed=18,
         world="reading",
     ),
     Mutant(
@@ -289,78 +232,29 @@ CONSUMER_MUTANTS: Final = (
         name="retries kept as times of the wall clock",
         target="eventlog.ids:FlakeClock.agreed_ms",
         make=_go_by_the_wall_clock,
-        seed=1,
+        seed=3,
+        world="work",
+    ),
+    Mutant(
+        name="own time taken where none is agreed on",
+        target="eventlog.ids:FlakeClock.agreed_ms",
+        make=_own_time_where_none_is_agreed_on,
+        seed=6,
+        world="work",
+    ),
+    Mutant(
+        name="others' clocks kept as ahead of the own wall clock",
+        target="eventlog.node.cluster.peers:Peers._beaten",
+        make=_keep_how_far_it_is_ahead,
+        also=(("eventlog.node.cluster.peers:Peers.clocks_ahead_ms", instead(_ahead_as_it_was_kept)),),
+        seed=46,
         world="work",
     ),
     Mutant(
         name="invalidation lost at resume",
         target="eventlog.client.near.table:NearTable.close",
         make=_forget_the_place,
-        seed=100001,
+        seed=3,
         world="near",
-    ),
-    Mutant(
-        name="progress of a mirror in a transaction of its own",
-        target=f"{_COPYING}:Copying._commit",
-        make=_commit_progress_apart,
-        seed=0,
-        world="mirror",
-    ),
-    Mutant(
-        name="progress read before the producer is opened",
-        target="eventlog.integrations.kafka.shard:Shard._copy",
-        make=_read_progress_first,
-        seed=0,
-        world="mirror",
-    ),
-    Mutant(
-        name="progress read up to where a former leader says that it ends",
-        target="eventlog.mirror.progress:begin_of",
-        make=instead(_no_record),
-        seed=0,
-        world="mirror",
-    ),
-    Mutant(
-        name="what Kafka left open of a transaction not looked for",
-        target="eventlog.integrations.kafka.settling:LeftOpen.found",
-        make=_look_for_nothing,
-        seed=200021,
-        world="mirror",
-    ),
-    Mutant(
-        name="what Kafka left open of a transaction given up in any case",
-        target="eventlog.integrations.kafka.settling:LeftOpen._settle",
-        make=_settle_as(committed=False),
-        seed=0,
-        world="mirror",
-    ),
-    Mutant(
-        name="what Kafka left open of a transaction committed in any case",
-        target="eventlog.integrations.kafka.settling:LeftOpen._settle",
-        make=_settle_as(committed=True),
-        seed=200069,
-        world="mirror",
-    ),
-    Mutant(
-        name="what Kafka left open of the last transaction not looked for",
-        target=f"{_COPYING}:Copying._settle",
-        make=_settle_nothing,
-        seed=73,
-        world="mirror",
-    ),
-    Mutant(
-        name="term of a shard not compared",
-        target="eventlog.mirror.progress:_checked",
-        make=instead(_any_term_counts),
-        seed=0,
-        world="mirror",
-    ),
-    Mutant(
-        name="hold of a mirror moved before the commit",
-        target=f"{_COPYING}:Copying._commit",
-        make=_let_go_before_the_commit,
-        also=((f"{_COPYING}:Copying._records", _remember_where_it_goes),),
-        seed=0,
-        world="mirror",
     ),
 )

@@ -1,4 +1,4 @@
-"""A cache as its nodes hold it: stored values in the order of their ids, and on each node the log up to an id and the state as of it."""
+"""The log of a cache as its nodes hold it: stored values in the order of their ids."""
 
 import random
 from dataclasses import dataclass
@@ -7,15 +7,10 @@ from typing import Final
 import numpy as np
 
 from eventlog.batch.build import Columns, build_blocks
-from eventlog.batch.entries import encode_entry
 from eventlog.batch.layout import ValueHead, encode_value
 from eventlog.events import Kind
 from eventlog.hashing import hash_key, segment_of
 from eventlog.ids import ID_STEP
-from eventlog.read.answer import StoredValues, sizes_of
-from eventlog.segment.keys import entry_key
-from eventlog.segment.memory import MemoryDisk, MemoryStore
-from eventlog.segment.port import StoreEnds
 
 CACHE: Final = 1
 _KEYS: Final = tuple(f"{letter}{number}".encode() for letter in "ab" for number in range(12))
@@ -98,46 +93,6 @@ class Log:
         )
         return event
 
-    def events(self, *, after: int = 0, upto: int) -> list[Written]:
-        """Return the events with ids in `(after, upto]`."""
-        return [event for stored in self.stored for event in stored.events if after < event.id <= upto]
-
 
 def _text(number: int | None) -> bytes:
     return b"" if number is None else b'{"n": %d}' % number
-
-
-class Copy:
-    """What one node has: the log and the state up to the id `applied`."""
-
-    def __init__(self, log: Log) -> None:
-        self._log = log
-        self._taken = 0
-        self.applied = 0
-        ends = StoreEnds(ids=np.zeros(log.segments, np.int64), epochs=np.zeros(log.segments, np.uint32))
-        self.store = MemoryStore(MemoryDisk(segments=log.segments, ends=ends))
-
-    def follow(self) -> None:
-        """Take the next stored value, if there is one."""
-        if self._taken == len(self._log.stored):
-            return
-        events = self._log.stored[self._taken].events
-        self._taken += 1
-        self.applied = events[-1].id
-        self.store.apply(
-            [
-                (entry_key(event.segment, CACHE, event.key), None if event.number is None else encode_entry(event.id, event.value))
-                for event in events
-            ]
-        )
-
-    def values(self) -> StoredValues:
-        """Return the stored values that the node has."""
-        stored = self._log.stored[: self._taken]
-        return StoredValues(
-            segments=np.array([one.events[0].segment for one in stored], np.int64),
-            bases=np.array([one.events[0].id for one in stored], np.int64),
-            counts=np.array([len(one.events) for one in stored], np.int64),
-            sizes=sizes_of([one.data for one in stored]),
-            data=[one.data for one in stored],
-        )

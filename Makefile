@@ -43,7 +43,7 @@ coverage: setup
 sim: setup
 	@$(PYTHON_ENV) -m tests.sim mirrors --known 0:$(or $(SEEDS),2000)
 	@$(PYTHON_ENV) -m tests.sim clusters --known $$(for first in 0 1000000; do echo $$first:$$(($$first + $(or $(SEEDS),2000) / 4)); done)
-	@set -e; for kind in groups work near reading clients; do \
+	@set -e; for kind in groups work near reading mirroring clients; do \
 		$(PYTHON_ENV) -m tests.sim $$kind $$(for first in 0 1000000; do echo $$first:$$(($$first + $(or $(SEEDS),2000) / 10)); done); done
 
 sim-mutants: setup

@@ -28,7 +28,16 @@ BIN = TOP / ".venv" / "bin"
 LANE_SECONDS_MAX = 4500
 _REASON_MAX = 200
 FOR_TESTS = "EVENTLOG_TEST_"
-SEEDS = {"clusters": "0:500", "groups": "0:50", "work": "0:30", "near": "0:30", "reading": "0:30", "clients": "0:27", "mirrors": "0:100"}
+SEEDS = {
+    "clusters": "0:500",
+    "groups": "0:50",
+    "work": "0:30",
+    "near": "0:30",
+    "reading": "0:30",
+    "mirroring": "0:30",
+    "clients": "0:27",
+    "mirrors": "0:100",
+}
 """Of each kind of simulated runs."""
 
 _running: set[subprocess.Popen[bytes]] = set()

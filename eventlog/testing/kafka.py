@@ -366,7 +366,7 @@ class FakeWriter:
 
 def records_of(batch: RecordBatch) -> list[tuple[bytes | None, bytes | None, dict[str, bytes]]]:
     """Return key, value and headers of each record of a batch, as its bytes say (Kafka protocol, "Record")."""
-    cursor = _Cursor(memoryview(batch.records))
+    cursor = _Cursor(memoryview(batch.records).cast("B"))
     found: list[tuple[bytes | None, bytes | None, dict[str, bytes]]] = []
     for number in range(batch.count):
         size = cursor.varint()

@@ -29,9 +29,19 @@ SEEDS_MAX: Final[Mapping[Kind, int]] = {
     "work": 200,
     "near": 200,
     "reading": 200,
+    "mirroring": 200,
     "mirrors": 500,
 }
-CLEAN: Final[Mapping[Kind, int]] = {"clusters": 200, "clients": 20, "groups": 60, "work": 60, "near": 60, "reading": 60, "mirrors": 500}
+CLEAN: Final[Mapping[Kind, int]] = {
+    "clusters": 200,
+    "clients": 20,
+    "groups": 60,
+    "work": 60,
+    "near": 60,
+    "reading": 60,
+    "mirroring": 60,
+    "mirrors": 500,
+}
 """On so many seeds of each range the code as it is runs."""
 
 

@@ -9,7 +9,7 @@ from typing import Final, Literal, get_args
 
 from tests.sim.report import Verdict
 
-Kind = Literal["clusters", "groups", "work", "near", "reading", "clients", "mirrors"]
+Kind = Literal["clusters", "groups", "work", "near", "reading", "mirroring", "clients", "mirrors"]
 NAMES: Final[tuple[Kind, ...]] = get_args(Kind)
 _MISHAPS: Final = ("mishap: crash", "mishap: cut", "mishap: pause", "fault: move")
 _HOME: Final = ("home parted from its members", "home given back", "fault: clock")
@@ -63,6 +63,18 @@ FACTS: Final[Mapping[Kind, Facts]] = {
     "near": Facts(required=("served from memory", "fault: reset", *_MISHAPS), reach_min=30),
     "reading": Facts(
         required=("filtered reader went on", "state reader went on", "query went on", "iterated", "fault: reset", *_MISHAPS), reach_min=30
+    ),
+    "mirroring": Facts(
+        required=(
+            "connection lost: commit",
+            "connection lost: done",
+            "events mirrored",
+            "events trimmed",
+            "partition without a leader",
+            "old end of a topic",
+            "fault: move",
+        ),
+        reach_min=30,
     ),
     "clients": Facts(
         required=(

@@ -14,7 +14,7 @@ from eventlog.control.metastores.location import Location, open_metastore
 from eventlog.errors import DiskFull, EventLogError, StoreFenced
 from eventlog.node.cluster.peers import is_of_member
 from eventlog.node.config import NodeConfig
-from eventlog.node.handlers import TABLE, operators_of
+from eventlog.node.handlers import TABLE, Handler, operators_of
 from eventlog.node.node import Node, dispatcher
 from eventlog.node.start import Started, open_node
 from eventlog.segment.memory import MemoryDisk, MemoryStore
@@ -125,16 +125,21 @@ class Host:
             self.is_starting = False
             self._cannot_go_on(loop, error)
             return
-        server = Server(self.dispatching(started.node), ServerOptions(), is_member=is_of_member, operators=operators_of(TABLE))
+        table = self.table(started.node)
+        server = Server(self.dispatching(started.node, table), ServerOptions(), is_member=is_of_member, operators=operators_of(table))
         await server.start_at(BoundSocket((self.name, PORT)))  # type: ignore[arg-type]
         self.started = started
         self.is_starting = False
         if self._fatal is not None:
             self._cannot_go_on(loop, self._fatal)
 
-    def dispatching(self, node: Node) -> Dispatch:
-        """Return what takes the requests that its node gets."""
-        return dispatcher(node, TABLE)
+    def table(self, _node: Node) -> dict[str, Handler]:
+        """Return who answers the requests that its node gets."""
+        return TABLE
+
+    def dispatching(self, node: Node, table: dict[str, Handler]) -> Dispatch:
+        """Return what takes them."""
+        return dispatcher(node, table)
 
     def _make_worker(self, loop: HostLoop, _name: str) -> Any:
         return SimWorker(loop)

@@ -16,6 +16,7 @@ from tests.sim.cluster.asking import CLEARED, Asker, Told
 from tests.sim.cluster.clients import CACHE, KEPT_EVENTS, TRIMMED, Follower, Trimmer, Writer
 from tests.sim.cluster.grouping import Group
 from tests.sim.cluster.history import Fate, Logs
+from tests.sim.cluster.mirroring import Mirrored
 from tests.sim.cluster.mischief import Mischief
 from tests.sim.cluster.nearing import Near
 from tests.sim.cluster.reading import Readers
@@ -26,7 +27,7 @@ from tests.sim.report import Verdict, judge
 from tests.sim.world import read_all_of
 
 _START_S: Final = 30.0
-_JUDGE_S: Final = 120.0
+_JUDGE_S: Final = 240.0
 _HEAL_MS: Final = 10_000  # progress is demanded within it
 _QUIET_MS: Final = 30_000  # and then, without writes, agreement
 _CALM_US: Final = 2_000_000  # until what nobody waits for any more has come, or never comes
@@ -58,6 +59,8 @@ def parties_of(world: ClusterWorld) -> list[Party]:
             return [Near(world, readers=world.swarm.members)]
         case "reading":
             return [Readers(world)]
+        case "mirroring":
+            return [Mirrored(world)]
         case _:
             return []
 

@@ -308,6 +308,7 @@ OTHER_THEMES: Final[Mapping[str, Theme]] = {
     "groups": _OF_APPLICATIONS,
     "work": replace(_OF_APPLICATIONS, always=frozenset({Fault.MOVE, Fault.CLOCK}), faults_ms=(12_000,), offsets_ms=0, one_clock=True),
     "near": replace(_OF_APPLICATIONS, always=frozenset({Fault.MOVE, Fault.RESET})),
+    "mirroring": replace(_OF_APPLICATIONS, segments=(2, 4), faults_ms=(12_000,)),
     "reading": replace(_OF_APPLICATIONS, always=frozenset({Fault.MOVE, Fault.RESET}), faults_ms=(8_000,)),
 }
 """Runs of their own: no seed comes to them by chance."""

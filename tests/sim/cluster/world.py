@@ -29,6 +29,7 @@ from eventlog.control.records import (
 from eventlog.control.view import PREFIXES, ClusterView, read_view
 from eventlog.errors import CorruptData, EventLogError, LostDisk, UnsupportedFormat
 from eventlog.node.cluster.peers import peer_of
+from eventlog.node.handlers import Handler
 from eventlog.node.node import Node
 from eventlog.read.watermark import Promise, encode_promises
 from eventlog.replication import Replica
@@ -173,9 +174,12 @@ class ClusterHost(Host):
             self.crash()
             self.world.scheduler.after(for_us, self.start)
 
-    def dispatching(self, node: Node) -> Dispatch:
+    def table(self, node: Node) -> dict[str, Handler]:
+        return super().table(node) if self.world.install is None else self.world.install(self, node)
+
+    def dispatching(self, node: Node, table: dict[str, Handler]) -> Dispatch:
         """Return what takes the requests that its node gets; who asks for promises is told a false one, where there is any."""
-        honest = super().dispatching(node)
+        honest = super().dispatching(node, table)
 
         def dispatch(exchange: Exchange) -> None:
             if exchange.kind == "replicate" and Fault.ECHO in self.world.swarm.intervals_ms:
@@ -289,6 +293,7 @@ class ClusterWorld(World):
         self.reached: Counter[str] = Counter()
         self.history = History(swarm.segments)
         self.moments: list[Callable[[str, int, ClusterHost | None], None]] = []
+        self.install: Callable[[ClusterHost, Node], dict[str, Handler]] | None = None  # what a node has beside what every one has
         self.is_over = False
         self._counted: Counter[tuple[int, str]] = Counter()  # of each process, so often
         self._host_of: dict[int, ClusterHost] = {}

@@ -87,7 +87,7 @@ def _let_go_before_the_commit(original: Any) -> Any:
     return commit
 
 
-MUTANTS: Final = (
+_PLAYED: Final = (
     Mutant(
         name="progress of a mirror in a transaction of its own",
         target=f"{_COPYING}:Copying._commit",
@@ -152,4 +152,18 @@ MUTANTS: Final = (
         seed=0,
         world="mirrors",
     ),
+)
+
+_ON_NODES: Final = {
+    "progress of a mirror in a transaction of its own": 1,
+    "progress read before the producer is opened": 0,
+    "progress read up to where a former leader says that it ends": 4,
+    "what Kafka left open of a transaction given up in any case": 0,
+    "hold of a mirror moved before the commit": 0,
+}
+"""Those that mirrors on whole nodes are to find as well, with the seed that finds them there."""
+
+MUTANTS: Final = (
+    *_PLAYED,
+    *(replace(mutant, world="mirroring", seed=_ON_NODES[mutant.name]) for mutant in _PLAYED if mutant.name in _ON_NODES),
 )

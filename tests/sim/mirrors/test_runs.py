@@ -23,7 +23,7 @@ def test_what_makes_a_run_worth_something_happens_within_a_few_seeds():
     assert missing == set()
 
 
-@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda one: one.name)
+@pytest.mark.parametrize("mutant", [mutant for mutant in MUTANTS if mutant.world == "mirrors"], ids=lambda one: one.name)
 def test_the_history_tells_on_a_planted_bug_within_a_few_seeds(mutant):
     with applied(mutant):
         assert any(run_seed(seed).violations for seed in range(mutant.seed, mutant.seed + 20))

@@ -248,6 +248,7 @@ async def _open(shell: _Shell, undo: AsyncExitStack, *, clock: Clock, entropy: E
         tend = every(TEND_MS, partial(_tend, node, managed), name="etcd", failures=node.failures)
         node.own(asyncio.create_task(tend, name="etcd"))
     node.start()
+    node.clock.hear_others([], members=len(node.view.members))  # one that is alone knows what time it is
     _start_controller(node)
     periodic = Periodic(node)
     periodic.start()

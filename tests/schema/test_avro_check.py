@@ -172,12 +172,17 @@ def test_nothing_is_made_of_a_value() -> None:
     flags = {"type": "array", "items": {"type": "record", "name": "R", "fields": [{"name": "b", "type": "boolean"}]}}
     data = encoded([{"b": True}] * (MIB // 16), flags)
     check = AvroCheck(json.dumps(flags))
+    peaks = []
     tracemalloc.start()
     try:
-        check.check(data, Meter(CHECK_STEPS_MIN + CHECK_STEPS_A_BYTE_MAX * len(data)))
-        assert tracemalloc.get_traced_memory()[1] < MIB // 64  # a reader of it has some hundred times its size
+        for _ in range(3):  # what else goes on in this process counts as well
+            tracemalloc.reset_peak()
+            before, _ = tracemalloc.get_traced_memory()
+            check.check(data, Meter(CHECK_STEPS_MIN + CHECK_STEPS_A_BYTE_MAX * len(data)))
+            peaks.append(tracemalloc.get_traced_memory()[1] - before)
     finally:
         tracemalloc.stop()
+    assert min(peaks) < MIB // 64  # a reader of it has some hundred times its size
 
 
 def test_lists_that_nest_deeper_than_there_is_room_for_are_told() -> None:

@@ -51,6 +51,8 @@ log = logging.getLogger("eventlog.node")
 
 BEAT_WAIT_MS_MAX = 3_000
 WRITE_MS_MAX = 5_000
+_CLOCK_LOOKS = 40
+_CLOCK_LOOK_S = 0.05
 GroupId = tuple[str, int]  # name, cache
 Entries = dict[bytes, bytes]
 
@@ -376,10 +378,11 @@ class Coordinators:
         lock = self._loading.setdefault(group, asyncio.Lock())
         async with lock:
             term = self._node.inner.term(route_of(group))
-            rows = await self._node.inner.scan(GROUPS_CACHE, route_of(group))
+            known = [(decode_key(key), entry) for key, entry in await self._node.inner.scan(GROUPS_CACHE, route_of(group))]
+            if any(key.tag == "w" for key, _ in known):
+                await agreed_time(self._node.clock)
             if not term or self._node.inner.term(route_of(group)) != term:
                 raise NotPrimary(segment=self._node.inner.segment(route_of(group)))
-            known = [(decode_key(key), entry) for key, entry in rows]
             begun = []
             for key, entry in known:
                 if key.tag == "g" and (group, key.cache_id) not in self._running:
@@ -413,3 +416,11 @@ class Coordinators:
 def via_of(request: "pb.GroupBeat | pb.MemberClosed") -> Via:
     """Return over which connection a member speaks, or spoke."""
     return Via(node=request.via_node, connection=request.via_connection)
+
+
+async def agreed_time(clock: FlakeClock, *, looks: int = _CLOCK_LOOKS) -> None:
+    """Wait a little for a time that members agree on: without it each delay goes on as it was kept, as if none of it had passed."""
+    for _ in range(looks):
+        if clock.agreed_ms() is not None:
+            return
+        await asyncio.sleep(_CLOCK_LOOK_S)

@@ -68,21 +68,19 @@ class Kafka:
             self.brokers.said_ends.clear()
             self.brokers.leaderless.clear()
             return
-        what = self.world.chance.choice((self.lose_leader, self._say_old_end, self.brokers.said_ends.clear))
-        what()
+        self.world.chance.choice((self.lose_leader, self._say_old_end, self.brokers.said_ends.clear))()
         self._plan()
 
     def lose_leader(self) -> None:
         """Have nobody lead a partition for a while, every other time the one that has the progress."""
-        world, places = (
-            self.world,
-            [(name, number) for name, topic in self.brokers.topics.items() for number in range(len(topic.partitions))],
-        )
+        world, topics = self.world, self.brokers.topics
+        if world.is_over:
+            return
+        places = [(name, number) for name, topic in topics.items() for number in range(len(topic.partitions))]
         place = (PROGRESS_TOPIC, 0) if world.chance.random() < 0.5 else world.chance.choice(places)
-        if not world.is_over:
-            world.reached["partition without a leader"] += 1
-            self.brokers.leaderless.add(place)
-            world.scheduler.after(world.chance.choice(_LEADERLESS_US), lambda: self.brokers.leaderless.discard(place))
+        world.reached["partition without a leader"] += 1
+        self.brokers.leaderless.add(place)
+        world.scheduler.after(world.chance.choice(_LEADERLESS_US), lambda: self.brokers.leaderless.discard(place))
 
     def _say_old_end(self) -> None:
         for name, topic in self.brokers.topics.items():

@@ -211,7 +211,7 @@ class FlakeClock:
         return self._clock.wall_ms()
 
     def hear_others(self, ahead_ms: Sequence[int], *, members: int) -> None:
-        """Take the wall clocks of those of the other members that are heard, as milliseconds by which each is ahead of this one's."""
+        """Take the wall clocks of the others that are heard, each in milliseconds ahead of this one's; `members` there are in all."""
         clocks = sorted((0, *ahead_ms))
         median = clocks[(len(clocks) - 1) // 2]
         if ahead_ms:

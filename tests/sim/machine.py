@@ -26,6 +26,13 @@ def install() -> None:
     random._urandom = random.randbytes  # type: ignore[attr-defined]  # what secrets and uuid come down to
 
 
+def end() -> None:
+    """Have time stand still, and let go of the world that it was of."""
+    global _now_us  # noqa: PLW0603 - there is one machine a process
+    now_us = _now_us()
+    _now_us = lambda: now_us  # noqa: E731 - as above
+
+
 def begin(seed: int, now_us: Callable[[], int]) -> None:
     """Have time be a world's from now on, chance its seed's, and memory what it always is."""
     global _now_us  # noqa: PLW0603 - there is one machine a process

@@ -10,6 +10,7 @@ from resource import RUSAGE_SELF, getrusage
 from typing import Final, Protocol
 
 _SAID_MAX: Final = 6
+_COLLECTIONS: Final = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +46,8 @@ def judge(seed: int, play: Callable[[], Played]) -> Verdict:
 
     Garbage is collected between runs: what is finalised in the middle of one, and when, would go by how much memory was used before.
     """
-    gc.collect()
+    for _ in range(_COLLECTIONS):  # the first ends what was in the middle of something, which goes with the next
+        gc.collect()
     gc.freeze()  # what is left are modules and caches, which need not be looked through after each run
     gc.disable()
     begun_s = getrusage(RUSAGE_SELF).ru_utime

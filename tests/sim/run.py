@@ -64,7 +64,10 @@ def run_seed(seed: int) -> Verdict:
         with tempfile.TemporaryDirectory(prefix="eventlog-sim-") as directory:
             run = Run(seed, Path(directory))
             machine.begin(seed, lambda: run.world.scheduler.now_us)
-            run.play()
+            try:
+                run.play()
+            finally:
+                machine.end()
             return run
 
     return judge(seed, play)

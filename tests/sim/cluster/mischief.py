@@ -19,6 +19,7 @@ from tests.sim.metadata import METADATA_HOST, StoreFaults
 from tests.sim.network import Way, both_ways
 
 _AWAY_MS: Final = (20, 200, 1_000, 3_000)  # how long a fault lasts: each as likely, doubled at most
+_HEARD_US: Final = 2_500_000
 _JUMPS_MS: Final = (-3_600_000, -5_000, -300, 300, 4_000, 15_000)
 _GIVEN_UP_US: Final = 2_000_000
 _LEFT_OUT_US: Final = 1_300_000  # until a set has shrunk by who is away
@@ -34,6 +35,7 @@ class Mischief:
     def __init__(self, world: ClusterWorld) -> None:
         self._world = world
         self._operators = Operators(world)
+        self._right_us = -_HEARD_US  # since when the clocks of all but one are right
         self._chaining = Chaining(world, move=self._operators.move_segment)
         self._ambush = Ambush(world, acts=(self._crash, self._crash, self._pause, self._cut_off), cut_ways=self._cut_ways)
         self._unheard = Unheard(world, self._operators, cut_ways=self._cut_ways)
@@ -193,12 +195,19 @@ class Mischief:
 
     def _jump(self) -> None:
         host = self._any()
-        if self._world.swarm.one_clock:
-            for other in self._world.hosts:
-                other.clock_off_ms = 0 if other is not host else other.clock_off_ms
+        if self._world.swarm.one_clock and not self._is_turn_of(host):
+            return
         has_lease = host.node is not None and host.node.clock.ceiling > 0
         if has_lease:  # without a ceiling to begin above, a clock that is an hour late would keep readers waiting for an hour
             host.clock_off_ms = min(host.clock_off_ms + self._world.chance.choice(_JUMPS_MS), AHEAD_MS_MAX)
+
+    def _is_turn_of(self, host: ClusterHost) -> bool:
+        """Set the clocks of all others right, and return whether they have been for so long that everybody has heard of it."""
+        now_us = self._world.scheduler.now_us
+        for other in self._world.hosts:
+            if other is not host and other.clock_off_ms:
+                other.clock_off_ms, self._right_us = 0, now_us
+        return now_us >= self._right_us + _HEARD_US
 
     # ------------------------------------------------------------ network and metadata store
 

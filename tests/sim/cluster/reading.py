@@ -5,6 +5,7 @@ cache that they read several events are written at once, of every kind: entries 
 """
 
 import asyncio
+from abc import abstractmethod
 from collections.abc import Callable
 from contextlib import aclosing
 from types import SimpleNamespace
@@ -112,9 +113,9 @@ class _Session(Application):
         except TimeoutError:
             world.reached[f"{self.what} went on"] += 1
 
+    @abstractmethod
     async def read(self, cache: Any) -> None:
         """Read on and on."""
-        raise NotImplementedError
 
     async def _think(self) -> None:
         if not self.world.is_over:

@@ -42,7 +42,10 @@ def run_seed(seed: int, about: str = "") -> Verdict:
         with tempfile.TemporaryDirectory(prefix="eventlog-sim-") as directory:
             cluster = Cluster(seed, Path(directory), about)
             machine.begin(seed, lambda: cluster.world.scheduler.now_us)
-            cluster.play()
+            try:
+                cluster.play()
+            finally:
+                machine.end()
             return cluster
 
     return judge(seed, play)

@@ -59,9 +59,12 @@ _STATUS_MAX = TAKEN
 VALUES_PER_MESSAGE_MAX = 1 << 20
 
 
-@dataclass(slots=True, kw_only=True)  # one a group: `frozen` ones take longer to make
+@dataclass(slots=True, kw_only=True, eq=False)  # one a group: `frozen` ones take longer to make
 class Message:
-    """What arrived: `rows` as sent, of `sender`, meant for `recipient`; `correlation` names it, or in an answer what it answers."""
+    """What arrived: `rows` as sent, of `sender`, meant for `recipient`; `correlation` names it, or in an answer what it answers.
+
+    Another process of the sender's may have used the same number: a message equals itself alone.
+    """
 
     sender: Replica
     recipient: Replica

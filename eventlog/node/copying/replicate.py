@@ -51,7 +51,9 @@ _TICK_RESTING_MS = 100  # while time alone changes nothing
 _AGAIN_MS = 200
 _RECENT_BYTES = 8 * MIB
 _FLIGHT_BYTES = 800  # what one costs beside its values; a read of the log looks at all that are kept
-_OF_A_MESSAGE = frozenset({asked.Write, asked.Learned, asked.BeginInstall, asked.InstallPart, asked.EndInstall})  # get its receipt
+_OF_A_MESSAGE = frozenset(  # get its receipt
+    {asked.Write, asked.Learned, asked.Keep, asked.BeginInstall, asked.InstallPart, asked.EndInstall}
+)
 _STEP_S = 0.5  # then the limit is looked at again: it may be another by then
 
 

@@ -75,7 +75,7 @@ class IncomingAppends:
         self._replicas = replicas
         self._node = node
         self._asked: dict[tuple[Replica, int], Receipt] = {}
-        self._kept: dict[tuple[Replica, int], Receipt] = {}  # messages that wait for records; their bytes count where they came from
+        self._kept: dict[Message, Receipt] = {}  # messages that wait for records; their bytes count where they came from
         self._tally = Tally(of=lambda: int(self._replicas.core.holds.sum()))
         self._late: list[asked.Learned] = []
         self._is_follow_due = False
@@ -160,14 +160,12 @@ class IncomingAppends:
 
     # ------------------------------------------------------------ terms that only the metadata store knows yet
 
-    def _keep(self, keep: asked.Keep) -> None:
-        name = keep.message.sender, keep.message.correlation
-        self._kept[name] = self._asked.pop(name)
+    def _keep(self, keep: asked.Keep, receipt: Receipt) -> None:
+        self._kept[keep.message] = receipt
+        del self._asked[receipt.name]
 
     def _take_kept(self, take: asked.Take) -> None:
-        kept = self._kept.pop((take.message.sender, take.message.correlation), None)
-        if kept is None:
-            return  # it came twice, and was taken with the first
+        kept = self._kept.pop(take.message)
         try:
             self._take(take.message, Receipt(exchange=kept.exchange, name=kept.name, given=kept.given))
         except BadMessage as error:

@@ -6,12 +6,16 @@ import logging
 import msgspec
 import numpy as np
 
+from eventlog.batch.layout import ValueHead, encode_value
 from eventlog.control.records import CommitPlan, ReplicaRecord, encode, segment_key
 from eventlog.errors import BadMessage, MetadataUnavailable
+from eventlog.ids import ID_STEP
 from eventlog.node.cluster.greeting import PeerIdentity
 from eventlog.node.cluster.peers import PeerSession
+from eventlog.replication.bodies import NOTHING, Carried
 from eventlog.replication.commands import Cut
 from eventlog.replication.messages import ACK, APPEND, BEGIN, HELD, STALE
+from eventlog.segment.keys import cache_range, parse_log_key
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message
 from tests.loops import until
@@ -32,11 +36,11 @@ class Wire:
         """Nothing is held back."""
 
 
-def replicate(node, *rows, correlation=1):
-    """Have rows arrive from member 2."""
+def replicate(node, *rows, correlation=1, carried=NOTHING):
+    """Have rows arrive from member 2, and values with them."""
     request = pb.Replicate(correlation=correlation, rows=len(rows), recipient=node.member.incarnation)
     exchange = FakeExchange(Message(replicate=request), connection=Wire(node))
-    exchange.body = memoryview(np.array(list(rows), APPEND).tobytes())
+    exchange.body = memoryview(b"".join(carried.buffers(np.array(list(rows), APPEND).tobytes())))
     node.incoming.received(exchange)
     return exchange
 
@@ -89,6 +93,35 @@ def test_a_primary_whose_record_the_watch_has_not_brought_yet_is_believed(tmp_pa
         assert (segment, status, epoch, held) == (0, HELD, now.epoch, end)
         again = replicate(node, (0, 0, now.epoch - 1, end, end, 0, 0, 0), correlation=2)
         assert [row[1] for row in np.frombuffer(again.answers[0][1], ACK).tolist()] == [STALE]
+
+    with_node(tmp_path, act)
+
+
+def test_what_is_kept_keeps_its_values_though_another_process_of_its_sender_uses_the_number_again(tmp_path):
+    async def act(node):
+        found = node.view.segments[0]
+        other = ReplicaRecord(node=2, incarnation="b")
+        now = msgspec.structs.replace(
+            found.record, owners=(2, node.number), in_sync=(*found.record.in_sync, other), epoch=found.record.epoch + 1, session="else"
+        )
+        node.metadata.hooks.clear()  # it is behind
+        looked_up, segments_now = asyncio.Event(), node.records.segments_now
+
+        async def later(segments):
+            await looked_up.wait()
+            return await segments_now(segments)
+
+        node.records.segments_now = later
+        await node.records.carry_out(CommitPlan(expect={segment_key(0): found.revision}, puts={segment_key(0): encode(now)}))
+        end = node.core.ends.item(0)
+        base = end + ID_STEP
+        head = ValueHead(flags=0, sections=0, epoch=now.epoch, count=0, bitmap=0, kinds=0, producers=0, base=base, first_offset=0)
+        carried = Carried(caches=[1], data=[encode_value(head, segment=0, cache=1, sections=[])])
+        replicate(node, (0, 0, now.epoch, end, base, 0, 1, 0), carried=carried)
+        replicate(node, (0, 0, now.epoch, base, base, 0, 0, 0))  # a question, of the same number
+        looked_up.set()
+        await until(lambda: node.core.durable.item(0) == base)
+        assert [parse_log_key(key)[2] for key, _ in node.store.read_log(*cache_range(0, 1), bytes_max=1)] == [base]
 
     with_node(tmp_path, act)
 

@@ -4,7 +4,7 @@
 # make check   the inner loop: all but tests/process (sockets, disks, processes), and few examples of each property
 #              (CHANGED=1 for what the branch touches, CHANGED=COMMIT for what has changed since then: seconds)
 # make coverage  the lines that no unit test passes, in .build/logs/coverage.log
-# make sim     the simulators: SEEDS=2000 of mirrors, a quarter of clusters, a tenth of each other kind; make sim-mutants: planted bugs must be found
+# make sim     the simulators: twice SEEDS=500 of clusters, and a fifth of each other kind; make sim-mutants: planted bugs must be found
 # make chaos   faults by chance over three real nodes for MINUTES=5 (SEED=n for the same ones), with every history checked; as root then
 #              over three nodes and three brokers with mirrors between them, for as long and 40 faults over 2,000,000 events at least
 # make spark-matrix  the tests of Spark with releases of PySpark beside the pinned one (RELEASE=4.2 for that one alone)
@@ -41,10 +41,9 @@ coverage: setup
 	@$(PYTHON_ENV) -m tests.lanes coverage
 
 sim: setup
-	@$(PYTHON_ENV) -m tests.sim mirrors --known 0:$(or $(SEEDS),2000)
-	@$(PYTHON_ENV) -m tests.sim clusters --known $$(for first in 0 1000000; do echo $$first:$$(($$first + $(or $(SEEDS),2000) / 4)); done)
+	@$(PYTHON_ENV) -m tests.sim clusters --known $$(for first in 0 1000000; do echo $$first:$$(($$first + $(or $(SEEDS),500))); done)
 	@set -e; for kind in groups work near reading mirroring clients; do \
-		$(PYTHON_ENV) -m tests.sim $$kind $$(for first in 0 1000000; do echo $$first:$$(($$first + $(or $(SEEDS),2000) / 10)); done); done
+		$(PYTHON_ENV) -m tests.sim $$kind $$(for first in 0 1000000; do echo $$first:$$(($$first + $(or $(SEEDS),500) / 5)); done); done
 
 sim-mutants: setup
 	@$(PYTHON_ENV) -m tests.sim.hunt

@@ -34,9 +34,8 @@ SEEDS = {
     "work": "0:30",
     "near": "0:30",
     "reading": "0:30",
-    "mirroring": "0:30",
+    "mirroring": "0:60",
     "clients": "0:27",
-    "mirrors": "0:100",
 }
 """Of each kind of simulated runs."""
 

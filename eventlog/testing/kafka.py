@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from math import inf
 from typing import Final, Protocol
 
 from eventlog.kafka.records import RecordBatch
@@ -31,7 +32,11 @@ class Faults(Protocol):
     """What happens on the way to a broker."""
 
     async def at(self, step: str, /) -> None:
-        """Take as long as it takes; raise Trouble where the connection is lost. Steps: `asked` and `done` around each thing asked."""
+        """Take as long as it takes; raise Trouble where the connection is lost.
+
+        Steps: `asked` and `done` around each thing asked, `open` instead of `asked` where a producer is, and in between those of a
+        transaction: `data`, `progress`, `commit`.
+        """
         ...
 
 
@@ -126,6 +131,11 @@ class FakeBrokers:
                 producer.epoch += 1  # so that its writer cannot commit it any more
                 self._end(producer, "aborted")
 
+    def written(self, *, begun_before: float = inf) -> list[Place]:
+        """Return the partitions of transactions that were begun before a time of the loop's, in seconds, and have not ended."""
+        transactions = [producer.transaction for producer in self._producers.values()]
+        return [place for one in transactions if one is not None and one.began_at < begun_before for place in one.places]
+
     # ------------------------------------------------------------ producers
 
     def init_producer(self, transactional_id: str) -> int:
@@ -214,8 +224,8 @@ class FakeKafka:
         self._records_max = records_max
 
     @asynccontextmanager
-    async def _asked(self) -> AsyncIterator[FakeBrokers]:
-        await self._faults.at("asked")
+    async def _asked(self, step: str = "asked") -> AsyncIterator[FakeBrokers]:
+        await self._faults.at(step)
         yield self._brokers
         await self._faults.at("done")
 
@@ -300,7 +310,7 @@ class FakeKafka:
     @asynccontextmanager
     async def writer(self, transactional_id: str) -> AsyncIterator["FakeWriter"]:
         """A producer that has fenced all earlier ones of its id."""
-        async with self._asked() as brokers:
+        async with self._asked("open") as brokers:
             epoch = brokers.init_producer(transactional_id)
         yield FakeWriter(self._brokers, self._faults, who=(transactional_id, epoch), records_max=self._records_max)
 

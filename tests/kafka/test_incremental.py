@@ -11,7 +11,6 @@ from eventlog.integrations.kafka.source import SegmentsAnswer
 from eventlog.mirror.progress import SignalProgress
 from eventlog.mirror.signals import beginning
 from eventlog.read.position import Position, SegmentPositions
-from tests.sim.mirrors.run import PlayedReading
 
 OF = np.array([1, 3])
 ZEROS = np.zeros(2, np.int64)
@@ -28,7 +27,7 @@ def answer(*ids: int, unread: tuple[int, ...] = ()) -> SegmentsAnswer:
     return SegmentsAnswer(parts=[], upto=0, nbytes=10, position=position)
 
 
-class Entries(PlayedReading):
+class Entries:
     """Gives answers, or raises them, one after the other; keeps what was asked."""
 
     def __init__(self, *answers: SegmentsAnswer | EventLogError) -> None:

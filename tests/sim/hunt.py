@@ -30,7 +30,6 @@ SEEDS_MAX: Final[Mapping[Kind, int]] = {
     "near": 200,
     "reading": 200,
     "mirroring": 200,
-    "mirrors": 500,
 }
 CLEAN: Final[Mapping[Kind, int]] = {
     "clusters": 200,
@@ -40,7 +39,6 @@ CLEAN: Final[Mapping[Kind, int]] = {
     "near": 60,
     "reading": 60,
     "mirroring": 60,
-    "mirrors": 500,
 }
 """On so many seeds of each range the code as it is runs."""
 
@@ -66,8 +64,8 @@ class Found:
 def mutants() -> tuple[Mutant, ...]:
     """Return all planted bugs."""
     from tests.sim.cluster.application_mutants import MUTANTS as OF_APPLICATIONS
+    from tests.sim.cluster.mirroring_mutants import MUTANTS as OF_MIRRORS
     from tests.sim.cluster.mutants import MUTANTS as OF_CLUSTERS
-    from tests.sim.mirrors.mutants import MUTANTS as OF_MIRRORS
     from tests.sim.mutants import MUTANTS as OF_CLIENTS
 
     return (*OF_CLUSTERS, *OF_CLIENTS, *OF_APPLICATIONS, *OF_MIRRORS)

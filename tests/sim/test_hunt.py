@@ -2,14 +2,19 @@
 
 import dataclasses
 import random
+import statistics
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
 from eventlog.read.watermark import Promises
 from tests.sim.cluster.swarm import choose
-from tests.sim.hunt import Job, hunt, is_misfit, mutants, seeds_of
+from tests.sim.hunt import is_misfit, mutants, seeds_of
 from tests.sim.planting import Mutant, applied
 
+TOP = Path(__file__).resolve().parents[2]
 MUTANTS = mutants()
 BY_NAME = {mutant.name: mutant for mutant in MUTANTS}
 
@@ -54,9 +59,16 @@ def test_a_replaced_method_is_put_back():
     assert Promises.begin is original
 
 
+@pytest.mark.process
+@pytest.mark.source
+@pytest.mark.timeout(600)
 def test_a_hunt_tells_after_how_many_seeds_the_history_told():
-    place = MUTANTS.index(BY_NAME["term of a shard not compared"])
-    assert hunt(Job(world="mirrors", seeds=range(3))).tried == 0
-    found = hunt(Job(world="mirrors", seeds=range(100), place=place))
-    assert found.tried == found.seed + 1
-    assert found.why
+    name = "what Kafka left open of the last transaction not looked for"
+    command = [sys.executable, "-m", "tests.sim.hunt", name, "--seeds-max", "3", "--processes", "1"]
+    done = subprocess.run(command, cwd=TOP, capture_output=True, text=True, check=False)
+    *_, told, summary = done.stdout.splitlines()
+    _, world, *counts, _, _ = told.split(" | ")
+    assert (done.returncode, world, len(counts)) == (0, "mirroring", 3), done.stdout + done.stderr
+    assert all(1 <= int(count) <= 3 for count in counts)
+    assert "is not in Kafka" in told or "are not in Kafka" in told
+    assert summary == f"1 planted bugs, 0 hunts in vain, median {statistics.median(map(int, counts)):.0f} seeds"

@@ -17,7 +17,7 @@ from eventlog.batch.columns import EventColumns, columns_of_joined
 from eventlog.batch.join import Joined
 from eventlog.errors import EventLogError, ListenerNotFound
 from eventlog.integrations.kafka.incremental import Incremental
-from eventlog.integrations.kafka.source import LogReading, SegmentsAnswer, lifted
+from eventlog.integrations.kafka.source import SegmentsAnswer, Source, lifted
 from eventlog.kafka.envelope import laid_out, rows_without_before
 from eventlog.kafka.letters import Parted, Room, parted, too_large
 from eventlog.kafka.shape import Shape
@@ -34,6 +34,7 @@ from eventlog.wire.flow import ProcessBudget
 
 _ACKNOWLEDGED_S: Final = 1.0
 _SAVED_S: Final = 1.0
+_SETTLED_S: Final = 5.0  # so often a shard that writes asks what Kafka left open
 _IDLE_S, _IDLE_S_MAX = 5.0, 60.0  # after which a shard with nothing to write moves on what it holds back
 _INLINE_EVENTS: Final = 200  # fewer are laid out faster than a thread is asked
 _HELD_TRANSACTIONS: Final = 2
@@ -165,7 +166,7 @@ class Copying:
         self,
         of: ShardTerm,
         kafka: tuple[Kafka, TransactionWriter],
-        source: LogReading,
+        source: Source,
         incremental: Incremental,
         *,
         telling: Telling,
@@ -191,9 +192,10 @@ class Copying:
         self._is_full = asyncio.Event()
         self._acknowledged_at = self._began_at = 0.0
         self._acknowledged: SegmentPositions | None = None
-        self._idle_s: float | None = _IDLE_S  # None: it need not look again before something comes
+        self._idle_s: float | None = _IDLE_S  # None: there is nothing to move on before something comes
         self._overlap: Overlap | None = None
         self._is_settled = True
+        self._settled_at = asyncio.get_running_loop().time()
         self._saved = 0, 0.0  # up to which id the progress says that nothing matched, and when that was written
 
     async def snapshot(self, found: SnapshotProgress, of: Ints) -> Position | None:
@@ -243,10 +245,12 @@ class Copying:
                 at = await self._idle(at)  # what became of the last transaction nobody knew: it may have been taken
             while not self._writer.is_worn:
                 is_asked = self._incremental.is_open and self._is_past_overlap(at)
-                if await self._wait(reading, self._incremental.pause_s() if is_asked else self._idle_s):
+                if await self._wait(reading, self._incremental.pause_s() if is_asked else self._idle_s, at=at):
                     await self._keep_interval()
                     at = await self._write(at)
                     self._idle_s = _IDLE_S
+                    if asyncio.get_running_loop().time() - self._settled_at >= _SETTLED_S:
+                        await self._settle(at)
                 elif not is_asked:
                     at = await self._idle(at)
                     is_let_go = self._acknowledged is at and not self._of.mirror.filter
@@ -326,9 +330,11 @@ class Copying:
         if self._next.is_full:
             self._is_full.set()
 
-    async def _wait(self, reading: "asyncio.Task[None]", within_s: float | None) -> bool:
+    async def _wait(self, reading: "asyncio.Task[None]", within_s: float | None, *, at: SegmentPositions) -> bool:
         """Return whether there is something to write before a while is over, or a signal comes. Raises what ended the reading."""
         waiting: list[asyncio.Task[Any]] = [asyncio.create_task(self._has_some.wait())]
+        if within_s is None:
+            waiting.append(asyncio.create_task(self._hold_up(at)))
         if not self._incremental.is_open:
             waiting.append(asyncio.create_task(self._open_next()))
         try:
@@ -341,6 +347,12 @@ class Copying:
         if reading.done():
             await reading
         return False
+
+    async def _hold_up(self, at: SegmentPositions) -> None:
+        """Return a while after an event has come behind a place, if only to other shards: what this one acknowledged holds that back."""
+        with suppress(EventLogError):  # what ends the reading as well
+            await self._source.comes(int(at.ids.max()))
+        await asyncio.sleep(_IDLE_S_MAX)
 
     async def _open_next(self) -> None:
         """Begin with the next signal, as soon as there is one."""
@@ -426,7 +438,11 @@ class Copying:
         return await self._stand(at, [found])
 
     async def _settle(self, at: SegmentPositions) -> None:
-        """Commit what Kafka left open of the last transaction, which is committed: nobody sees it yet (`integrations.kafka.settling`)."""
+        """Commit what Kafka left open of the last transactions, which are committed: nobody sees it yet (`integrations.kafka.settling`).
+
+        Those behind them need not have anything in the same partitions, and answers may come for ever that have nothing to write.
+        """
+        self._settled_at = asyncio.get_running_loop().time()
         if self._is_settled:
             return
         if left := await self._writer.left_open(partitions_of(self._of.mirror, at.of)):

@@ -2,19 +2,28 @@
 
 import asyncio
 from dataclasses import dataclass
+from typing import Protocol
 
 import msgspec
 
 from eventlog.arrays import Ints
 from eventlog.batch.columns import EventColumns, columns_of_joined
 from eventlog.errors import Unavailable
-from eventlog.integrations.kafka.source import LogReading
+from eventlog.integrations.kafka.source import SegmentsAnswer
 from eventlog.mirror import signals
 from eventlog.mirror.progress import SignalProgress
 from eventlog.read import token
 from eventlog.read.position import Position, SegmentPositions
 
 _AGAIN_S, _AGAIN_S_MAX = 0.2, 5.0
+
+
+class EntriesReading(Protocol):
+    """What reads entries."""
+
+    async def entries(self, after: Position | None, of: Ints) -> SegmentsAnswer:
+        """Return entries of segments behind a place among them. Raises as `Source` does."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -29,7 +38,7 @@ class EntriesPart:
 class Incremental:
     """How far a shard is with the signals, `progress`; and what of the one that is open comes next."""
 
-    def __init__(self, source: LogReading, progress: SignalProgress, *, begin: Position) -> None:
+    def __init__(self, source: EntriesReading, progress: SignalProgress, *, begin: Position) -> None:
         self._source = source
         self.progress = progress
         self._begin = begin

@@ -17,7 +17,7 @@ from eventlog.errors import EventLogError
 from eventlog.integrations.kafka.copying import Copying, CopyingGround, ShardTerm, Stopped, check_partitions
 from eventlog.integrations.kafka.incremental import Incremental
 from eventlog.integrations.kafka.settling import LeftOpen
-from eventlog.integrations.kafka.source import LogReading
+from eventlog.integrations.kafka.source import Source
 from eventlog.kafka.letters import Parted, Room
 from eventlog.kafka.shape import Shape
 from eventlog.limits import BATCH_BYTES_CAP, MIRROR_BATCH_BYTES_MAX
@@ -53,7 +53,7 @@ class ShardGround(CopyingGround, Protocol):
     @property
     def segments(self) -> int: ...
 
-    def source(self, mirror: Mirror) -> AbstractAsyncContextManager[LogReading]:
+    def source(self, mirror: Mirror) -> AbstractAsyncContextManager[Source]:
         """The events of a mirror, read until the end of the block."""
         ...
 
@@ -153,7 +153,7 @@ class Shard:
                     behind = done.at if done is not None and isinstance(done.at, SegmentPositions) else None
                     return await copying.run(progress.places(records, mirror, of=own, begin=behind, cluster=cluster, term=term))
 
-    async def _check_progress(self, kafka: Kafka, records: dict[bytes, bytes], own: Ints, source: LogReading) -> bool:
+    async def _check_progress(self, kafka: Kafka, records: dict[bytes, bytes], own: Ints, source: Source) -> bool:
         """Return whether the shard has written events or entries since the mirror's beginning.
 
         Raises:

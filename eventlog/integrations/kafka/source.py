@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
-from typing import Final, Protocol
+from typing import Final
 
 import numpy as np
 
@@ -13,11 +13,12 @@ from eventlog.batch.columns import columns_of_joined, columns_of_values, join_ev
 from eventlog.batch.entries import read_state_part
 from eventlog.batch.join import Joined, pack
 from eventlog.batch.layout import RUN
+from eventlog.batch.marks import CONTENT
 from eventlog.errors import CorruptData, ListenerNotFound, Stopping
 from eventlog.ids import ID_MAX
 from eventlog.kafka.envelope import rows_without_before
 from eventlog.kafka.shape import Shape
-from eventlog.limits import MIB, PROCESS_BYTES_IN_FLIGHT_MAX, REQUEST_TIMEOUT_MS_DEFAULT
+from eventlog.limits import MIB, POLL_WAIT_MS_MAX, PROCESS_BYTES_IN_FLIGHT_MAX, REQUEST_TIMEOUT_MS_DEFAULT
 from eventlog.mirror.book import Mirror
 from eventlog.read import token
 from eventlog.read.position import OFFSET_UNKNOWN, Position, SegmentPositions
@@ -57,34 +58,6 @@ class SegmentsAnswer:
     def oldest_id(self) -> int:
         """The lowest id among the events, 0 where there are none."""
         return min((int(part.runs["base"].min()) for part in self.parts), default=0)
-
-
-class LogReading(Protocol):
-    """What a shard needs of the log: that of the node around it, or one that is only played. Everything raises as `Source` does."""
-
-    def token(self, at: SegmentPositions) -> bytes:
-        """Return a place as every reader of the cache has it."""
-        ...
-
-    def answers(self, at: SegmentPositions) -> AsyncGenerator[SegmentsAnswer, None]:
-        """Yield what follows a place, on and on. Segments that stand still hold up no others."""
-        ...
-
-    async def entries(self, after: Position | None, of: Ints) -> SegmentsAnswer:
-        """Return entries of segments behind a place among them."""
-        ...
-
-    async def end(self, at: SegmentPositions) -> SegmentsAnswer:
-        """Return what follows a place now."""
-        ...
-
-    async def acknowledged(self) -> int:
-        """Return the id up to which everything was acknowledged."""
-        ...
-
-    async def acknowledge(self, at: SegmentPositions) -> None:
-        """Let retention have what lies before a place."""
-        ...
 
 
 class Inside:
@@ -220,6 +193,14 @@ class Source:
         poll.max_events = 1
         reply = await self._connection.request(Message(poll=poll), timeout_ms=0)
         return taken_apart(reply.message.poll_answer, reply.body)
+
+    async def comes(self, after: int) -> None:
+        """Wait until there is an event behind an id, in any segment. Raises what `answers` does."""
+        poll = Poll(
+            cache_id=self._mirror.cache_id, after=after, earliest=True, max_events=1, without=sorted(CONTENT), wait_ms=POLL_WAIT_MS_MAX
+        )
+        while not (await self._connection.request(Message(poll=poll), timeout_ms=0)).message.poll_answer.parts:
+            pass
 
     async def acknowledged(self) -> int:
         """Return the id up to which everything was acknowledged, 0 where nothing is held for the mirror any more."""

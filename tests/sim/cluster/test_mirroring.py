@@ -4,8 +4,9 @@ import asyncio
 
 import pytest
 
+from eventlog.mirror.progress import SegmentProgress
 from eventlog.testing.kafka import FakeBrokers, FakeKafka
-from tests.sim.cluster.mirroring import undone_in, wrong_in
+from tests.sim.cluster.mirroring import gone_back_in, undone_in, wrong_in
 
 
 @pytest.mark.parametrize(
@@ -18,6 +19,17 @@ from tests.sim.cluster.mirroring import undone_in, wrong_in
 )
 def test_each_event_is_in_kafka_once_and_in_order(mirrored, wrong):
     assert wrong_in(mirrored) == wrong
+
+
+@pytest.mark.parametrize(
+    ("places", "is_wrong"),
+    [(((1, 5), (2, 5), (2, 9)), False), (((1, 5), (1, 4)), True), (((2, 5), (1, 6)), True)],
+    ids=["on and on", "an earlier id", "an earlier term"],
+)
+def test_progress_never_goes_back(places, is_wrong):
+    told = [(b"a", SegmentProgress(cluster="c", generation=1, term=term, id=id_, next=0, epoch=1)) for term, id_ in places]
+    assert bool(gone_back_in(told)) is is_wrong
+    assert gone_back_in([(b"%d" % number, one) for number, (_, one) in enumerate(told)]) == []  # each key is one by itself
 
 
 def test_what_kafka_undid_is_nobody_s_fault():

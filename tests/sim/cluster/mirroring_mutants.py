@@ -1,5 +1,6 @@
 """Planted bugs of mirrors, told as those of the protocol are."""
 
+import asyncio
 from dataclasses import replace
 from typing import Any, Final
 
@@ -67,10 +68,6 @@ def _settle_nothing(_original: Any) -> Any:
     return settle
 
 
-def _any_term_counts(found: Any, _mirror: Any, **_: Any) -> Any:
-    return found
-
-
 def _remember_where_it_goes(original: Any) -> Any:
     def records(self: Any, at: Any, rows: Any) -> Any:
         self._goes_to = at
@@ -87,83 +84,73 @@ def _let_go_before_the_commit(original: Any) -> Any:
     return commit
 
 
-_PLAYED: Final = (
+async def _hold_for_ever(_self: Any, _at: Any) -> None:
+    await asyncio.Event().wait()
+
+
+MUTANTS: Final = (
     Mutant(
         name="progress of a mirror in a transaction of its own",
         target=f"{_COPYING}:Copying._commit",
         make=_commit_progress_apart,
         seed=0,
-        world="mirrors",
+        world="mirroring",
     ),
     Mutant(
         name="progress read before the producer is opened",
         target="eventlog.integrations.kafka.shard:Shard._copy",
         make=_read_progress_first,
-        seed=0,
-        world="mirrors",
+        seed=1,
+        world="mirroring",
     ),
     Mutant(
         name="progress read up to where a former leader says that it ends",
         target="eventlog.mirror.progress:begin_of",
         make=instead(_no_record),
-        seed=0,
-        world="mirrors",
+        seed=6,
+        world="mirroring",
     ),
     Mutant(
         name="what Kafka left open of a transaction not looked for",
         target="eventlog.integrations.kafka.settling:LeftOpen.found",
         make=_look_for_nothing,
-        seed=200021,
-        world="mirrors",
+        seed=2,
+        world="mirroring",
     ),
     Mutant(
         name="what Kafka left open of a transaction given up in any case",
         target="eventlog.integrations.kafka.settling:LeftOpen._settle",
         make=_settle_as(committed=False),
-        seed=0,
-        world="mirrors",
+        seed=2,
+        world="mirroring",
     ),
     Mutant(
         name="what Kafka left open of a transaction committed in any case",
         target="eventlog.integrations.kafka.settling:LeftOpen._settle",
         make=_settle_as(committed=True),
-        seed=200069,
-        world="mirrors",
+        seed=3,
+        world="mirroring",
     ),
     Mutant(
         name="what Kafka left open of the last transaction not looked for",
         target=f"{_COPYING}:Copying._settle",
         make=_settle_nothing,
-        seed=73,
-        world="mirrors",
-    ),
-    Mutant(
-        name="term of a shard not compared",
-        target="eventlog.mirror.progress:_checked",
-        make=instead(_any_term_counts),
         seed=0,
-        world="mirrors",
+        world="mirroring",
     ),
     Mutant(
         name="hold of a mirror moved before the commit",
         target=f"{_COPYING}:Copying._commit",
         make=_let_go_before_the_commit,
         also=((f"{_COPYING}:Copying._records", _remember_where_it_goes),),
-        seed=0,
-        world="mirrors",
+        seed=100000,
+        world="mirroring",
     ),
-)
-
-_ON_NODES: Final = {
-    "progress of a mirror in a transaction of its own": 1,
-    "progress read before the producer is opened": 0,
-    "progress read up to where a former leader says that it ends": 4,
-    "what Kafka left open of a transaction given up in any case": 0,
-    "hold of a mirror moved before the commit": 0,
-}
-"""Those that mirrors on whole nodes are to find as well, with the seed that finds them there."""
-
-MUTANTS: Final = (
-    *_PLAYED,
-    *(replace(mutant, world="mirroring", seed=_ON_NODES[mutant.name]) for mutant in _PLAYED if mutant.name in _ON_NODES),
+    Mutant(
+        name="hold of a mirror left where nothing comes any more",
+        target=f"{_COPYING}:Copying._hold_up",
+        make=instead(_hold_for_ever),
+        seed=7,
+        world="mirroring",
+    ),
 )

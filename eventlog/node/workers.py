@@ -39,7 +39,7 @@ class Worker(Protocol[Item]):
 MakeWorker: TypeAlias = Callable[[str], Worker[Any]]
 
 
-_LAST: Any = object()  # ends a thread; nothing is put behind it
+_LAST: Any = object()  # ends a thread, once it has taken what was put before
 
 
 class ThreadWorker(Generic[Item]):
@@ -59,10 +59,9 @@ class ThreadWorker(Generic[Item]):
         self._queue.put(item)
 
     def meanwhile(self) -> list[Item]:
-        found = [self._queue.get() for _ in range(self._queue.qsize())]
-        if found and found[-1] is _LAST:
-            del found[-1]
-            self._is_ending = True
+        taken = [self._queue.get() for _ in range(self._queue.qsize())]
+        found = [item for item in taken if item is not _LAST]  # whoever does not know yet that it ends may have put something behind it
+        self._is_ending |= len(found) < len(taken)
         return found
 
     async def stop(self) -> None:

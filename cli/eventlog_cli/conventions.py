@@ -194,7 +194,10 @@ class AskedToEnd(KeyboardInterrupt):
 
 
 class EndingInOrder(ContextDecorator):
-    """Has SIGTERM and SIGHUP do what Ctrl-C does inside, and ends with `AskedToEnd` then. What is ignored (`nohup`) stays so."""
+    """Has SIGTERM and SIGHUP do what Ctrl-C does inside, and ends with `AskedToEnd` then. What is ignored (`nohup`) stays so.
+
+    Whatever breaks once that was asked counts as its outcome: a call to the JVM that is broken off may end with an error of its own.
+    """
 
     def __enter__(self) -> Self:
         self._number = 0
@@ -210,7 +213,7 @@ class EndingInOrder(ContextDecorator):
     def __exit__(self, kind: type[BaseException] | None, error: object, _: object) -> None:
         for number, handler in self._previous.items():
             signal.signal(number, handler)
-        if self._number and kind is KeyboardInterrupt:
+        if self._number and kind is not None and issubclass(kind, Exception | KeyboardInterrupt):
             raise AskedToEnd(self._number) from None
 
     def _ask(self, number: int, frame: FrameType | None) -> None:

@@ -44,6 +44,16 @@ def test_an_interrupt_stays_one() -> None:
     assert type(told.value) is KeyboardInterrupt
 
 
+def test_what_breaks_once_it_was_asked_to_end_is_the_outcome_of_that() -> None:
+    def break_off(*_: object) -> None:
+        raise RuntimeError("a call was broken off")
+
+    with pytest.raises(RuntimeError), EndingInOrder():
+        break_off()
+    with handled(signal.SIGTERM, signal.SIG_DFL), handled(signal.SIGINT, break_off), pytest.raises(AskedToEnd), EndingInOrder():
+        signal.raise_signal(signal.SIGTERM)
+
+
 def test_it_is_held_back_as_interrupts_are() -> None:
     done: list[str] = []
 

@@ -45,6 +45,18 @@ def replicate(node, *rows, correlation=1, carried=NOTHING):
     return exchange
 
 
+async def succeeded_by_the_other(node):
+    """Have member 2 lead segment 0, and the node not hear of it; return the record."""
+    found = node.view.segments[0]
+    other = ReplicaRecord(node=2, incarnation="b")
+    now = msgspec.structs.replace(
+        found.record, owners=(2, node.number), in_sync=(*found.record.in_sync, other), epoch=found.record.epoch + 1, session="else"
+    )
+    node.metadata.hooks.clear()  # it is behind
+    await node.records.carry_out(CommitPlan(expect={segment_key(0): found.revision}, puts={segment_key(0): encode(now)}))
+    return now
+
+
 async def over(exchange):
     await until(lambda: exchange.is_over)
     return exchange.error
@@ -76,13 +88,7 @@ def test_a_member_that_no_record_names_changes_nothing_and_has_the_store_read_on
 
 def test_a_primary_whose_record_the_watch_has_not_brought_yet_is_believed(tmp_path):
     async def act(node):
-        found = node.view.segments[0]
-        other = ReplicaRecord(node=2, incarnation="b")
-        now = msgspec.structs.replace(
-            found.record, owners=(2, node.number), in_sync=(*found.record.in_sync, other), epoch=found.record.epoch + 1, session="else"
-        )
-        node.metadata.hooks.clear()  # it is behind
-        await node.records.carry_out(CommitPlan(expect={segment_key(0): found.revision}, puts={segment_key(0): encode(now)}))
+        now = await succeeded_by_the_other(node)
         end = node.core.ends.item(0)
         exchange = replicate(node, (0, 0, now.epoch, end, end, 0, 0, 0))
         assert not exchange.is_over
@@ -99,12 +105,6 @@ def test_a_primary_whose_record_the_watch_has_not_brought_yet_is_believed(tmp_pa
 
 def test_what_is_kept_keeps_its_values_though_another_process_of_its_sender_uses_the_number_again(tmp_path):
     async def act(node):
-        found = node.view.segments[0]
-        other = ReplicaRecord(node=2, incarnation="b")
-        now = msgspec.structs.replace(
-            found.record, owners=(2, node.number), in_sync=(*found.record.in_sync, other), epoch=found.record.epoch + 1, session="else"
-        )
-        node.metadata.hooks.clear()  # it is behind
         looked_up, segments_now = asyncio.Event(), node.records.segments_now
 
         async def later(segments):
@@ -112,7 +112,7 @@ def test_what_is_kept_keeps_its_values_though_another_process_of_its_sender_uses
             return await segments_now(segments)
 
         node.records.segments_now = later
-        await node.records.carry_out(CommitPlan(expect={segment_key(0): found.revision}, puts={segment_key(0): encode(now)}))
+        now = await succeeded_by_the_other(node)
         end = node.core.ends.item(0)
         base = end + ID_STEP
         head = ValueHead(flags=0, sections=0, epoch=now.epoch, count=0, bitmap=0, kinds=0, producers=0, base=base, first_offset=0)

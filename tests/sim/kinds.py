@@ -12,6 +12,7 @@ from tests.sim.report import Verdict
 Kind = Literal["clusters", "groups", "work", "near", "reading", "mirroring", "clients"]
 NAMES: Final[tuple[Kind, ...]] = get_args(Kind)
 _MISHAPS: Final = ("mishap: crash", "mishap: cut", "mishap: pause", "fault: move")
+_ISOLATION: Final = ("commit held up", "clock jumped while a member was deaf")
 _HOME: Final = ("home parted from its members", "home given back", "fault: clock")
 
 
@@ -58,7 +59,7 @@ FACTS: Final[Mapping[Kind, Facts]] = {
         reach_min=200,
         failed_once=(1040,),
     ),
-    "groups": Facts(required=("committed", "commit: STALE_MEMBER", *_MISHAPS, *_HOME), reach_min=30),
+    "groups": Facts(required=("committed", *_ISOLATION, "commit: STALE_MEMBER", *_MISHAPS, *_HOME), reach_min=30),
     "work": Facts(required=("done", "handed out", "put off", "rejected", *_MISHAPS, *_HOME), reach_min=30),
     "near": Facts(required=("served from memory", "fault: reset", *_MISHAPS), reach_min=30),
     "reading": Facts(

@@ -11,12 +11,11 @@ from typing import Final
 
 from eventlog.control.records import SegmentRecord
 from eventlog.ids import EPOCH_MS, TIME_SHIFT
-from tests.sim.cluster.world import ClusterWorld
+from tests.sim.cluster.world import AHEAD_MS_MAX, ClusterWorld
 
 _LOOK_US: Final = 10_000
 _LOOKS: Final = 300  # for three in sync, a lease by the new clock, and a promise
 _APART_MS: Final = (0, 4_000, 10_000)  # the slowest, who is between; the last; the first: a lease is 5 s, and 5 s ahead is believed
-AHEAD_MS_MAX: Final = 25_000  # ids from further ahead than a minute are refused: readers would wait for so long
 _LATE_US: Final = 7_000_000  # two leases, and more
 _DOWN_US: Final = 3_000_000
 _CHAIN: Final = 3

@@ -10,6 +10,7 @@ from eventlog.errors import EventLogError
 from tests.sim.cluster.applications import Application, until
 from tests.sim.cluster.clients import CACHE
 from tests.sim.cluster.homing import Home
+from tests.sim.cluster.isolating import Isolation
 from tests.sim.cluster.world import ClusterWorld
 
 GROUP: Final = "g"
@@ -29,6 +30,7 @@ class Group:
         self.committed: dict[int, int] = {}
         self.clients: list[Member] = []
         self.home = Home(world, GROUP, people=lambda: [member.name for member in self.clients], bereave=self._bereave)
+        self.isolation = Isolation(world, self.home, self.clients)
         for number in range(members):
             self.clients.append(Member(world, number + 101, self))
 
@@ -119,6 +121,7 @@ class Member(Application):
 
     async def _commit(self, event: Any) -> None:
         self._group.home.commits()
+        self._group.isolation.commits(self, event.segment)
         try:
             await self._consumer.commit(event)
         except EventLogError as error:

@@ -7,6 +7,7 @@ back after another one took commits, and a member dies, whose segments are to be
 from collections.abc import Callable
 from typing import Final
 
+from eventlog.control.records import SegmentRecord
 from eventlog.groups.record import route_of
 from tests.sim.cluster.operating import Operators
 from tests.sim.cluster.world import ClusterHost, ClusterWorld
@@ -39,13 +40,21 @@ class Home:
         self._ready_us = world.scheduler.now_us + _BETWEEN_US
         world.scheduler.after(world.chance.choice(_AFTER_US), self._strike)
 
-    def _strike(self) -> None:
+    def primary(self) -> ClusterHost | None:
+        """Return the host that leads it, by the metadata; None where that is not known."""
+        record = self._record()
+        return None if record is None else self._world.host_of(record.primary)
+
+    def _record(self) -> SegmentRecord | None:
         node = next((host.node for host in self._world.hosts if host.node is not None), None)
         segment = node.inner.segment(self._group) if node is not None else None
-        record = self._world.record(segment) if segment is not None else None
-        if segment is None or record is None or self._world.is_over:
+        return self._world.record(segment) if segment is not None else None
+
+    def _strike(self) -> None:
+        record = self._record()
+        if record is None or self._world.is_over:
             return
-        primary = self._world.host_of(record.primary)
+        segment, primary = record.segment, self._world.host_of(record.primary)
         self._operators.move_segment(segment, but=(record.primary,))
         if self._world.chance.random() < 0.5:
             self._part(primary)

@@ -10,7 +10,7 @@ from eventlog.node.node import Node
 from eventlog.replication import Replica
 from eventlog.wire.session import Reply
 from tests.sim.cluster.ambush import Ambush, Unheard
-from tests.sim.cluster.chaining import AHEAD_MS_MAX, Chaining
+from tests.sim.cluster.chaining import Chaining
 from tests.sim.cluster.lying import Liars
 from tests.sim.cluster.operating import Operators
 from tests.sim.cluster.swarm import Fault
@@ -197,9 +197,8 @@ class Mischief:
         host = self._any()
         if self._world.swarm.one_clock and not self._is_turn_of(host):
             return
-        has_lease = host.node is not None and host.node.clock.ceiling > 0
-        if has_lease:  # without a ceiling to begin above, a clock that is an hour late would keep readers waiting for an hour
-            host.clock_off_ms = min(host.clock_off_ms + self._world.chance.choice(_JUMPS_MS), AHEAD_MS_MAX)
+        if host.may_jump:
+            host.jump(self._world.chance.choice(_JUMPS_MS))
 
     def _is_turn_of(self, host: ClusterHost) -> bool:
         """Set the clocks of all others right, and return whether they have been for so long that everybody has heard of it."""

@@ -1,5 +1,6 @@
 """What a group's members are given, judged: one at a time, not again behind a commit, and all of it."""
 
+import random
 from collections import Counter
 from types import SimpleNamespace
 
@@ -7,6 +8,7 @@ import pytest
 
 from tests.sim.cluster.grouping import Group
 from tests.sim.cluster.history import History
+from tests.sim.cluster.swarm import choose
 
 
 def member(name, *segments, is_awake=True):
@@ -14,7 +16,10 @@ def member(name, *segments, is_awake=True):
 
 
 def group_of(*members):
-    group = Group(SimpleNamespace(history=History(2), reached=Counter(), view=None), members=0)
+    group = Group(
+        SimpleNamespace(history=History(2), reached=Counter(), view=None, chance=random.Random(0), swarm=choose(random.Random(0))),
+        members=0,
+    )
     group.clients += members
     return group
 

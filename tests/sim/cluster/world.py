@@ -48,6 +48,7 @@ from tests.sim.metadata import SharedStore, as_port
 from tests.sim.world import Host, HostDisk, Shape, World
 from tests.sim.world import HostStore as Store
 
+AHEAD_MS_MAX: Final = 25_000  # ids from further ahead than a minute are refused: readers would wait for so long
 _SAMPLE_US: Final = 5_000
 _HEARD_MAX: Final = 200
 _READ_US: Final = (50, 1_000)
@@ -167,6 +168,15 @@ class ClusterHost(Host):
     def crash(self) -> None:
         if self.loop is not None:
             super().crash()
+
+    @property
+    def may_jump(self) -> bool:
+        """Return whether its clock may: without a ceiling to begin above, one that is an hour late would keep readers waiting so long."""
+        return self.node is not None and self.node.clock.ceiling > 0
+
+    def jump(self, by_ms: int) -> None:
+        """Have its wall clock jump."""
+        self.clock_off_ms = min(self.clock_off_ms + by_ms, AHEAD_MS_MAX)
 
     def take_down(self, *, for_us: int) -> None:
         """Be down for so long, unless everything is to be good again."""

@@ -430,9 +430,9 @@ class Interrupts:
         self._previous = signal.signal(signal.SIGINT, self._on_signal)
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         signal.signal(signal.SIGINT, self._previous)
-        if self._held_back is KeyboardInterrupt:
+        if self._held_back is KeyboardInterrupt and kind is None:  # what broke is told, and not that it was ended
             raise KeyboardInterrupt
 
     def lose_reader(self) -> None:

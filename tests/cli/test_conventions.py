@@ -54,6 +54,16 @@ def test_what_breaks_once_it_was_asked_to_end_is_the_outcome_of_that() -> None:
         signal.raise_signal(signal.SIGTERM)
 
 
+def test_what_breaks_while_an_interrupt_is_held_back_is_told() -> None:
+    def print_one() -> None:
+        with Interrupts():
+            signal.raise_signal(signal.SIGINT)
+            raise OSError("the disk is full")
+
+    with pytest.raises(OSError, match="full"):
+        print_one()
+
+
 def test_it_is_held_back_as_interrupts_are() -> None:
     done: list[str] = []
 

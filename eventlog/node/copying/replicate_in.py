@@ -166,6 +166,8 @@ class IncomingAppends:
 
     def _take_kept(self, take: asked.Take) -> None:
         kept = self._kept.pop(take.message)
+        if kept.exchange.connection.is_closed:
+            return  # as if it had been lost on its way: nobody hears an answer, and its sender's next process may use the number
         try:
             self._take(take.message, Receipt(exchange=kept.exchange, name=kept.name, given=kept.given))
         except BadMessage as error:

@@ -31,6 +31,7 @@ class Wire:
     def __init__(self, node, *, number=2):
         member = PeerIdentity(cluster=node.cluster, number=number, incarnation="b")
         self.state = {"peer": PeerSession(member=member, key=b"")}
+        self.is_closed = False
 
     def flush(self):
         """Nothing is held back."""
@@ -122,6 +123,27 @@ def test_what_is_kept_keeps_its_values_though_another_process_of_its_sender_uses
         looked_up.set()
         await until(lambda: node.core.durable.item(0) == base)
         assert [parse_log_key(key)[2] for key, _ in node.store.read_log(*cache_range(0, 1), bytes_max=1)] == [base]
+
+    with_node(tmp_path, act)
+
+
+def test_what_is_kept_is_given_up_with_its_connection_and_whoever_uses_the_number_again_is_answered(tmp_path):
+    async def act(node):
+        looked_up, segments_now = asyncio.Event(), node.records.segments_now
+
+        async def later(segments):
+            await looked_up.wait()
+            return await segments_now(segments)
+
+        node.records.segments_now = later
+        now = await succeeded_by_the_other(node)
+        end = node.core.ends.item(0)
+        former = replicate(node, (0, 0, now.epoch, end, end, 0, 0, 0))
+        former.connection.is_closed = True
+        again = replicate(node, (0, 0, now.epoch, end, end, 0, 0, 0))
+        looked_up.set()
+        assert await over(again) is None
+        assert not former.is_over
 
     with_node(tmp_path, act)
 

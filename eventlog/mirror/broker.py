@@ -22,12 +22,13 @@ class Trouble(Exception):
 
 
 class TopicRecord(NamedTuple):
-    """What is compared of a record: its headers, the last of each name, and whether its value is null. `behind` has key and value."""
+    """What is compared of a record: its headers, the last of each name, and whether its value is null. `behind` has the rest, too."""
 
     headers: Mapping[str, bytes]
     is_null: bool
     key: bytes | None = None
     value: bytes | None = None
+    offset: int = -1
 
 
 class TransactionWriter(Protocol):
@@ -79,8 +80,8 @@ class Kafka(Protocol):
         """Return how large a batch of records may be that a topic takes."""
         ...
 
-    async def is_new(self, topic: str, partitions: Sequence[int]) -> bool:
-        """Return whether nothing was ever written into some partitions of a topic."""
+    async def ends(self, topic: str, partitions: Sequence[int]) -> dict[int, int]:
+        """Return the offset behind the last record of some partitions of a topic, open transactions included."""
         ...
 
     async def create(self, topic: str, *, partitions: int, settings: Mapping[str, str], dry_run: bool = False) -> None:

@@ -16,7 +16,7 @@ Once a signal asked for entries among the events there is one more for each shar
 Before a shard reads any of it, it writes one of its own, which says nothing but where the topic ends at least:
 
     key    mirror/cache/begin/shard
-    value  JSON: cluster, generation, term
+    value  JSON: cluster, generation, term, ends (of its partitions, by number: what it writes itself lies behind)
 
 A record of a higher term than one's own was written by a successor, so whoever finds one is stale. Places are ours, not Kafka's: they say
 what was trimmed or lost since as those of any reader do.
@@ -54,6 +54,7 @@ class ShardBegin(msgspec.Struct, frozen=True, kw_only=True):
     cluster: str
     generation: int
     term: int
+    ends: dict[int, int] = {}
 
 
 class _Beginning(msgspec.Struct, frozen=True):
@@ -105,10 +106,20 @@ def snapshot_key(mirror: Mirror, shard: int) -> bytes:
     return f"{mirror.name}/{mirror.cache}/snapshot/{shard}".encode()
 
 
-def begin_of(mirror: Mirror, shard: int, *, cluster: str, term: int) -> dict[bytes, bytes]:
-    """Return the record that a shard writes before it reads how far it is."""
-    begin = ShardBegin(cluster=cluster, generation=mirror.generation, term=term)
-    return {f"{mirror.name}/{mirror.cache}/begin/{shard}".encode(): msgspec.json.encode(begin)}
+def begin_key(mirror: Mirror, shard: int) -> bytes:
+    """Return the key of the record that a shard begins with."""
+    return f"{mirror.name}/{mirror.cache}/begin/{shard}".encode()
+
+
+def begin_of(mirror: Mirror, shard: int, *, cluster: str, term: int, ends: dict[int, int]) -> dict[bytes, bytes]:
+    """Return the record that a shard writes before it reads how far it is; its partitions end at `ends` then."""
+    begin = ShardBegin(cluster=cluster, generation=mirror.generation, term=term, ends=ends)
+    return {begin_key(mirror, shard): msgspec.json.encode(begin)}
+
+
+def ends_of(record: bytes) -> dict[int, int]:
+    """Return where the partitions of a shard ended when it began; nothing of one that was written without."""
+    return msgspec.json.decode(record, type=ShardBegin).ends
 
 
 def of_shard(records: Mapping[bytes, bytes], mirror: Mirror, shard: int, *, of: Ints) -> dict[bytes, bytes]:
@@ -193,17 +204,19 @@ def places(
     return SegmentPositions(of=of, ids=ids, offsets=offsets, epochs=epochs)
 
 
-def ids_of(records: Mapping[bytes, bytes], mirror: Mirror, of: Ints, *, cluster: str, term: int) -> dict[int, int]:
-    """Return up to which id records of the mirror's generation tell of each of the segments `of`. Raises StaleTerm, MirrorTaken."""
-    own = {segment: (key := key_of(mirror, segment), records.get(key)) for segment in of.tolist()}
-    told = {segment: _decoded(data, SegmentProgress, mirror, key) for segment, (key, data) in own.items() if data}
-    checked = {segment: _checked(found, mirror, cluster=cluster, term=term) for segment, found in told.items()}
-    return {segment: found.id for segment, found in checked.items() if found.generation == mirror.generation}
+def told_of(
+    records: Iterable[tuple[bytes, bytes]], mirror: Mirror, of: Ints, *, cluster: str, term: int
+) -> list[tuple[int, SegmentProgress]]:
+    """Return what records of the mirror's generation tell of the segments `of`, in their order. Raises StaleTerm, MirrorTaken."""
+    segments = {key_of(mirror, segment): segment for segment in of.tolist()}
+    found = [(segments[key], _decoded(data, SegmentProgress, mirror, key)) for key, data in records if key in segments]
+    checked = [(segment, _checked(one, mirror, cluster=cluster, term=term)) for segment, one in found]
+    return [(segment, one) for segment, one in checked if one.generation == mirror.generation]
 
 
 def tells_entries(records: Mapping[bytes, bytes], mirror: Mirror, shard: int) -> bool:
-    """Return whether there is a record among them that goes with entries of the state."""
-    return snapshot_key(mirror, shard) in records or signal_key(mirror, shard) in records
+    """Return whether there is a record of the mirror's generation among them that goes with entries of the state."""
+    return any(_is_of(records.get(key), mirror) for key in (snapshot_key(mirror, shard), signal_key(mirror, shard)))
 
 
 Kept = TypeVar("Kept", SegmentProgress, SnapshotProgress, SignalProgress)

@@ -43,6 +43,7 @@ NO_COORDINATOR: Final = 15
 FEW_REPLICAS: Final = 19
 NOT_ALLOWED: Final = 29  # for a topic
 BAD_SETTING: Final = 40  # of a topic
+HANGING: Final = -1  # a transaction that nobody ends; no broker says so
 OTHER_TOPIC: Final = 103  # one of the same name that was made since
 _FENCED: Final = (22, 47, 90)
 _BROKEN_SEQUENCE: Final = (45, 46, 48, 49, 59)
@@ -60,7 +61,7 @@ _HALTED: Final = (
     | dict.fromkeys((32, 35, 42, 44, 87), _REFUSED)
 )
 _NOT_TAKEN: Final = "Kafka takes no transaction: {text}"
-_WAITED_FOR: Final = {UNKNOWN_TOPIC: "topic {topic} is not there"} | dict.fromkeys(
+_WAITED_FOR: Final = {UNKNOWN_TOPIC: "topic {topic} is not there", HANGING: "{text}"} | dict.fromkeys(
     (NO_LEADER, NO_COORDINATOR, FEW_REPLICAS, 20), _NOT_TAKEN
 )
 

@@ -249,10 +249,10 @@ class FakeKafka:
             brokers.log(topic, 0)
             return brokers.topics[topic].record_bytes_max
 
-    async def is_new(self, topic: str, partitions: Sequence[int]) -> bool:
-        """Return whether nothing was ever written into some partitions."""
+    async def ends(self, topic: str, partitions: Sequence[int]) -> dict[int, int]:
+        """Return the offset behind the last record of some partitions."""
         async with self._asked() as brokers:
-            return not any(brokers.log(topic, partition) for partition in partitions)
+            return {partition: len(brokers.log(topic, partition)) for partition in partitions}
 
     async def create(self, topic: str, *, partitions: int, settings: Mapping[str, str], dry_run: bool = False) -> None:
         """Make a topic."""
@@ -300,12 +300,13 @@ class FakeKafka:
         """Return the records of a partition from an offset on, or the last -begin ones."""
         async with self._asked() as brokers:
             log = brokers.log(topic, partition)
-            found = [
-                one
-                for one in log[begin : brokers.stable(topic, partition) if is_committed else len(log)]
+            end = brokers.stable(topic, partition) if is_committed else len(log)
+            first = begin if begin >= 0 else max(0, end + begin)
+            return [
+                TopicRecord(headers=one.headers, is_null=one.value is None, key=one.key, value=one.value, offset=first + at)
+                for at, one in enumerate(log[first:end])
                 if not (one.is_marker or (is_committed and one.outcome != "committed"))
             ]
-            return [TopicRecord(headers=one.headers, is_null=one.value is None, key=one.key, value=one.value) for one in found]
 
     @asynccontextmanager
     async def writer(self, transactional_id: str) -> AsyncIterator["FakeWriter"]:

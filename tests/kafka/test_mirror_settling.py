@@ -13,8 +13,10 @@ from aiokafka import AIOKafkaProducer, TopicPartition
 from benchmarks.peers.kafka import KafkaBrokers
 from eventlog import blocking
 from eventlog.client.mirrors import MirrorInfo
+from eventlog.integrations.kafka import broker
 from eventlog.integrations.kafka.broker import AioKafka
 from eventlog.integrations.kafka.shared_reads import SharedReads
+from eventlog.mirror.broker import TopicRecord, Trouble
 from eventlog.mirror.progress import SegmentProgress
 from eventlog.node.outbound import Outbound
 from eventlog.testing.kafka_contract import batches
@@ -69,6 +71,29 @@ def test_what_was_left_open_is_found_and_ended_either_way(trusting: str, is_comm
             await writer.write({TOPIC: batches([3], partition=HUNG)}, progress_topic=PROGRESS, progress={b"a": b"3"})
         seen = [one.value for one in await kafka.behind(TOPIC, HUNG, 0, is_committed=True)][before:]
         assert seen == [*([b"hung"] if is_commit else []), b"v"]
+
+    asyncio.run(asyncio.wait_for(work(), 120))
+
+
+async def read_all(kafka: AioKafka, topic: str) -> list[TopicRecord]:
+    return [one async for some in kafka.read(topic, 1) for one in some]
+
+
+def test_reading_names_a_transaction_that_nobody_ends(trusting: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(broker, "_STANDS_S", 0.5)
+
+    async def work() -> None:
+        kafka = kafka_at(trusting)
+        await kafka.create("open", partitions=1, settings={})
+        async with AIOKafkaProducer(bootstrap_servers=trusting, transactional_id="o") as producer:
+            await producer.begin_transaction()
+            await producer.send_and_wait("open", b"v", key=b"k", partition=0)
+            with pytest.raises(Trouble, match="a transaction is open in partition 0 of open at offset 0"):
+                await kafka.records("open")
+            with pytest.raises(Trouble, match="a transaction is open in partition 0 of open at offset 0"):
+                await read_all(kafka, "open")
+            await producer.commit_transaction()
+        assert await kafka.records("open") == {b"k": b"v"}
 
     asyncio.run(asyncio.wait_for(work(), 120))
 

@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 
 from eventlog.events import Kind
+from eventlog.integrations.kafka import settling
 from eventlog.integrations.kafka.copying import Stopped
 from eventlog.integrations.kafka.settling import LeftOpen
 from eventlog.kafka.records import EventHeaders, RecordBatch, Records, build_batches
 from eventlog.mirror import progress
 from eventlog.mirror.book import Mirror
 from eventlog.mirror.progress import SegmentProgress, ShardBegin, SnapshotProgress, StaleTerm
-from eventlog.read.position import SegmentPositions
+from eventlog.read.position import OFFSET_UNKNOWN, SegmentPositions
 from eventlog.testing.kafka import FakeBrokers, FakeKafka
 
 MIRROR = Mirror(
@@ -32,13 +33,13 @@ def batch(segment: int, id_: int, kind: Kind = Kind.CREATED) -> RecordBatch:
     return build_batches(records, bytes_max=1_000)[0]
 
 
-def moved(segment: int, id_: int, *, generation: int = MIRROR.generation) -> dict[bytes, bytes]:
-    record = SegmentProgress(cluster="c-1", generation=generation, term=1, id=id_, next=id_ + 1, epoch=1)
+def moved(segment: int, id_: int, *, generation: int = MIRROR.generation, next_: int = 0) -> dict[bytes, bytes]:
+    record = SegmentProgress(cluster="c-1", generation=generation, term=1, id=id_, next=next_ or id_ + 1, epoch=1)
     return {progress.key_of(MIRROR, segment): msgspec.json.encode(record)}
 
 
-def snapshot(*, is_done: bool) -> dict[bytes, bytes]:
-    record = SnapshotProgress(cluster="c-1", generation=1, term=1, is_done=is_done)
+def snapshot(*, is_done: bool, generation: int = MIRROR.generation) -> dict[bytes, bytes]:
+    record = SnapshotProgress(cluster="c-1", generation=generation, term=1, is_done=is_done)
     return {progress.snapshot_key(MIRROR, 0): msgspec.json.encode(record)}
 
 
@@ -53,10 +54,12 @@ class Played:
         self.brokers = FakeBrokers()
         self.kafka = FakeKafka(self.brokers, self)
         self._left: Sequence[tuple[str, int]] = ()
+        self.left_next: list[list[tuple[str, int]]] = []  # while the next transactions end
 
     async def at(self, step: str) -> None:
         """Have partitions without a leader while a transaction ends."""
-        self.brokers.leaderless = set(self._left if step == "commit" else ())
+        left = self.left_next.pop(0) if step == "commit" and self.left_next else self._left
+        self.brokers.leaderless = set(left if step == "commit" else ())
 
     async def written(self, batches: Sequence[RecordBatch], told: dict[bytes, bytes], *, left: Sequence[tuple[str, int]]) -> None:
         for topic, partitions in MIRROR.topics().items():
@@ -160,6 +163,61 @@ def test_progress_from_before_a_reset_is_given_up(left: list[tuple[str, int]]) -
     asyncio.run(work())
 
 
+@pytest.mark.parametrize("outcome", ["aborted", "committed"])
+def test_what_a_mirror_wrote_before_it_was_reset_tells_nothing_of_what_came_after(outcome: str) -> None:
+    async def work() -> None:
+        played = Played()
+        brokers = played.brokers
+        await played.written([batch(0, 9)], moved(0, 9, generation=2), left=[])
+        async with played.kafka.writer("s") as writer:
+            ends = await played.kafka.ends("t", [0, 1])
+            await writer.write({}, progress_topic=PROGRESS[0], progress=progress.begin_of(MIRROR, 0, cluster="c-1", term=1, ends=ends))
+        producer = brokers.init_producer("s")
+        brokers.begin("s", producer)
+        brokers.append("s", producer, batch(0, 5), topic="t")
+        brokers.put("s", producer, PROGRESS[0], *moved(0, 5).items())
+        brokers.leaderless = {PROGRESS}
+        brokers.end("s", producer, outcome)
+        brokers.leaderless = set()
+        await played.settled(at(5 if outcome == "committed" else 0, 0, 0, 0), has_entries=False)
+        assert played.seen(*PROGRESS) == (3 if outcome == "committed" else 2)
+
+    asyncio.run(work())
+
+
+def test_what_is_left_open_again_while_it_is_ended_is_ended_once_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(settling, "_LOOK_AGAIN_S", 0)
+
+    async def work() -> None:
+        played = Played()
+        await played.written([batch(0, 5)], moved(0, 5), left=[PROGRESS])
+        played.left_next = [[PROGRESS], [PROGRESS]]
+        await played.settled(at(5, 0, 0, 0), has_entries=False)
+        assert (played.seen(*PROGRESS), played.left_next) == (1, [])
+
+    asyncio.run(work())
+
+
+def test_a_segment_that_has_had_no_event_yet_does_not_keep_what_is_all_open_from_being_committed() -> None:
+    async def work() -> None:
+        played = Played()
+        await played.written([batch(0, 5)], moved(0, 5) | moved(1, 0, next_=OFFSET_UNKNOWN), left=[PROGRESS, TOPIC])
+        await played.settled(at(5, 0, 0, 0), has_entries=False)
+        assert (played.seen(*PROGRESS), played.seen(*TOPIC)) == (2, 1)
+
+    asyncio.run(work())
+
+
+def test_entries_of_before_a_reset_keep_nobody_from_going_on() -> None:
+    async def work() -> None:
+        played = Played()
+        await played.written([batch(0, 5, Kind.STATE)], snapshot(is_done=False, generation=2), left=[PROGRESS])
+        await played.settled(at(0, 0, 0, 0), has_entries=False)
+        assert played.seen(*PROGRESS) == 0
+
+    asyncio.run(work())
+
+
 def test_progress_of_a_later_term_is_left_to_the_owner_of_that_term() -> None:
     async def work() -> None:
         played = Played()
@@ -175,7 +233,7 @@ def test_progress_of_a_later_term_is_left_to_the_owner_of_that_term() -> None:
 def test_a_record_that_only_begins_is_given_up() -> None:
     async def work() -> None:
         played = Played()
-        begin = progress.begin_of(MIRROR, 0, cluster="c-1", term=1)
+        begin = progress.begin_of(MIRROR, 0, cluster="c-1", term=1, ends={})
         assert msgspec.json.decode(*begin.values(), type=ShardBegin).term == 1
         await played.written([], begin, left=[PROGRESS])
         await played.settled(at(0, 0, 0, 0), has_entries=True)

@@ -22,6 +22,7 @@ from aiokafka.errors import (
     KafkaConnectionError,
     KafkaError,
     NodeNotReadyError,
+    ProducerClosed,
     ProducerFenced,
     RecordTooLargeError,
     RequestTimedOutError,
@@ -36,7 +37,7 @@ from eventlog.integrations.kafka.shared_reads import SharedReads
 from eventlog.kafka.records import RecordBatch
 from eventlog.limits import MIRROR_BATCH_BYTES_MAX
 from eventlog.mirror.broker import RECORD_BYTES_MAX_DEFAULT, Place, TopicRecord, Trouble
-from eventlog.mirror.shards import NO_COORDINATOR, NO_LEADER, NOT_ALLOWED, OTHER_TOPIC, UNKNOWN_TOPIC, TopicReplicas, hindrance
+from eventlog.mirror.shards import HANGING, NO_COORDINATOR, NO_LEADER, NOT_ALLOWED, OTHER_TOPIC, UNKNOWN_TOPIC, TopicReplicas, hindrance
 from eventlog.node.outbound import KafkaConnection, Outbound, secret
 
 WAIT_S: Final = 8.0  # for one thing asked of Kafka: whoever adds a mirror hears within a client's ten seconds what is wrong
@@ -45,6 +46,7 @@ TRANSACTION_S: Final = 45.0  # below the timeout by which Kafka gives a transact
 _TRANSACTION_MS: Final = 60_000
 _AGAIN_S: Final = 0.1
 _NEXT_BROKER_MS: Final = 2_000  # one that stands still takes connections and says nothing
+_STANDS_S: Final = 25.0  # less than `PATIENT_S`, so that it is told what is waited for
 _CLOSE_S: Final = 5.0
 _READ_MS: Final = 200
 _TOPIC_EXISTS: Final = 36
@@ -236,11 +238,11 @@ class AioKafka:
             found = await _setting(admin, topic, _RECORD_BYTES_MAX)
         return RECORD_BYTES_MAX_DEFAULT if found is None else found
 
-    async def is_new(self, topic: str, partitions: Sequence[int]) -> bool:
-        """Return whether nothing was ever written into some partitions of a topic. Raises Trouble."""
+    async def ends(self, topic: str, partitions: Sequence[int]) -> dict[int, int]:
+        """Return the offset behind the last record of some partitions of a topic, open transactions included. Raises Trouble."""
         places = [TopicPartition(topic, number) for number in partitions]
         async with _told(), self._consumer("read_uncommitted", *places) as consumer:
-            return not any((await consumer.end_offsets(places)).values())
+            return {place.partition: end for place, end in (await consumer.end_offsets(places)).items()}
 
     async def create(self, topic: str, *, partitions: int, settings: Mapping[str, str], dry_run: bool = False) -> None:
         """Make a topic with as many replicas as the brokers give by default; one that is there is left as it is.
@@ -299,7 +301,9 @@ class AioKafka:
             end = max(least, (await consumer.end_offsets([place]))[place])
         async with _told(PATIENT_S), self._consumer("read_committed", place) as consumer:
             await consumer.seek_to_beginning(place)
-            while await consumer.position(place) < end:
+            going = _Going()
+            while (at := await consumer.position(place)) < end:
+                going.check({place: at})
                 for record in (await consumer.getmany(place, timeout_ms=_READ_MS)).get(place, ()):
                     if record.value is None:
                         found.pop(record.key, None)
@@ -319,7 +323,9 @@ class AioKafka:
         async with self._consumer("read_committed", *places) as consumer:
             async with _told():
                 await consumer.seek_to_beginning(*places)
+            going = _Going()
             while left := [place for place in places if await consumer.position(place) < ends[place]]:
+                going.check({place: await consumer.position(place) for place in left})
                 async with _told(PATIENT_S):
                     found = await consumer.getmany(*left, timeout_ms=_READ_MS)
                 yield [
@@ -343,7 +349,10 @@ class AioKafka:
             consumer.seek(place, max(first, begin if begin >= 0 else end + begin))
             while await consumer.position(place) < end:
                 some = (await consumer.getmany(place, timeout_ms=_READ_MS)).get(place, ())
-                found += [TopicRecord(headers=dict(one.headers), is_null=one.value is None, key=one.key, value=one.value) for one in some]
+                found += [
+                    TopicRecord(headers=dict(one.headers), is_null=one.value is None, key=one.key, value=one.value, offset=one.offset)
+                    for one in some
+                ]
         return found
 
     @asynccontextmanager
@@ -382,9 +391,50 @@ class AioKafka:
                 await asyncio.to_thread(self._check_brokers, producer.client)
             yield AioWriter(producer)
         finally:
+            await _end(producer)
+
+
+async def _end(producer: AIOKafkaProducer) -> None:
+    """End a producer. While brokers are away it would go on with what they have not taken: after a while all of its tasks are cancelled."""
+    sender = producer._sender  # noqa: SLF001 -- what `stop` leaves behind when it is cut off
+    try:
+        with suppress(KafkaError, OSError, TimeoutError):
+            async with asyncio.timeout(_CLOSE_S):
+                await producer.stop()
+    finally:
+        if left := [task for task in asyncio.all_tasks() if _is_of(task, sender)]:  # it has no list of them
+            for task in left:
+                task.cancel()
+            producer._message_accumulator.fail_all(ProducerClosed())  # noqa: SLF001 -- so that nobody waits for it
+            ended = asyncio.create_task(producer.client.close(), name="producer end")
             with suppress(KafkaError, OSError, TimeoutError):
                 async with asyncio.timeout(_CLOSE_S):
-                    await producer.stop()
+                    await asyncio.shield(ended)
+
+
+def _is_of(task: "asyncio.Task[Any]", sender: object) -> bool:
+    """Return whether a task runs a method of a sender's."""
+    frame = getattr(task.get_coro(), "cr_frame", None)
+    return frame is not None and sender is not None and frame.f_locals.get("self") is sender
+
+
+class _Going:
+    """Sees that reading goes on: a transaction that nobody ends keeps readers of committed records where it begins."""
+
+    def __init__(self) -> None:
+        self._at: dict[TopicPartition, int] = {}
+        self._since = asyncio.get_running_loop().time()
+
+    def check(self, at: dict[TopicPartition, int]) -> None:
+        """Take where reading is. Raises Trouble that names the places, where that has not changed for too long."""
+        now = asyncio.get_running_loop().time()
+        if at != self._at:
+            self._at, self._since = at, now
+        elif now - self._since > _STANDS_S:
+            named = ", ".join(f"partition {place.partition} of {place.topic} at offset {offset}" for place, offset in sorted(at.items()))
+            raise Trouble(
+                HANGING, f"a transaction is open in {named}, and its writer does not end it: is the mirror that wrote it running?"
+            )
 
 
 async def _answered(ask: Callable[[], Awaitable[Answer]]) -> Answer:

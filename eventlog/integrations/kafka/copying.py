@@ -213,6 +213,7 @@ class Copying:
                 position = answer.position
                 is_done = position is None or not position.unread
             await self._save_entries(taken, position, is_done=is_done)
+            await self._settle_now_and_then(of)
         if position is not None and position.steps:
             self._overlap = Overlap(position.steps)
         return position
@@ -249,14 +250,13 @@ class Copying:
                     await self._keep_interval()
                     at = await self._write(at)
                     self._idle_s = _IDLE_S
-                    if asyncio.get_running_loop().time() - self._settled_at >= _SETTLED_S:
-                        await self._settle(at)
                 elif not is_asked:
                     at = await self._idle(at)
-                    is_let_go = self._acknowledged is at and not self._of.mirror.filter
+                    is_let_go = self._acknowledged is at and self._is_settled and not self._of.mirror.filter
                     self._idle_s = None if is_let_go else min(2 * (self._idle_s or _IDLE_S), _IDLE_S_MAX)
                 if is_asked and not self._incremental.pause_s():
                     await self._tell_entries(at)
+                await self._settle_now_and_then(at.of)
         finally:
             reading.cancel()
             await asyncio.gather(reading, return_exceptions=True)
@@ -434,10 +434,14 @@ class Copying:
             return at
         self._telling.owes_nothing()
         self._telling.holds(0)
-        await self._settle(at)
+        await self._settle(at.of)
         return await self._stand(at, [found])
 
-    async def _settle(self, at: SegmentPositions) -> None:
+    async def _settle_now_and_then(self, of: Ints) -> None:
+        if asyncio.get_running_loop().time() - self._settled_at >= _SETTLED_S:
+            await self._settle(of)
+
+    async def _settle(self, of: Ints) -> None:
         """Commit what Kafka left open of the last transactions, which are committed: nobody sees it yet (`integrations.kafka.settling`).
 
         Those behind them need not have anything in the same partitions, and answers may come for ever that have nothing to write.
@@ -445,9 +449,9 @@ class Copying:
         self._settled_at = asyncio.get_running_loop().time()
         if self._is_settled:
             return
-        if left := await self._writer.left_open(partitions_of(self._of.mirror, at.of)):
+        if left := await self._writer.left_open(partitions_of(self._of.mirror, of)):
             await self._writer.settle(left, is_commit=True)
-        self._is_settled = True
+        self._is_settled = not left  # else it is looked once more: a partition may have had no leader again
 
     async def _stand(self, at: SegmentPositions, answers: Sequence[SegmentsAnswer]) -> SegmentPositions:
         is_filtered = bool(self._of.mirror.filter)

@@ -5,29 +5,35 @@ moment, as if they had been deleted (KAFKA-20734), and says that the transaction
 committed records gets beyond it, and the next transaction of the same producer there decides about both. So an event that was given up
 would be there twice as soon as it is written again, and one that was committed would be lost with a transaction that is given up.
 
-What was decided shows where the marker came: in the progress, or where that is what was left open, in the partitions of the events.
+What was decided shows where the marker came: in the progress, or where that is what was left open, in the partitions of the events. Only
+what lies there behind the place where the shard began last tells of it: before that are events of the same ids, where a mirror was reset.
 Where it came to none of them either decision keeps each event once in Kafka. It is committed: the log may have lost the events by then.
 """
 
+import asyncio
 import logging
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Final, NamedTuple
 
 from eventlog.arrays import Ints
 from eventlog.events import Kind
-from eventlog.ids import ID_MAX
 from eventlog.integrations.kafka.copying import Stopped
 from eventlog.kafka.records import KIND_LETTERS
 from eventlog.limits import MIRROR_TRANSACTION_EVENTS_MAX
 from eventlog.mirror import progress
 from eventlog.mirror.book import Mirror
-from eventlog.mirror.broker import Kafka, Place, TopicRecord, TransactionWriter
-from eventlog.mirror.shards import Reaction, partitions_of
-from eventlog.read.position import SegmentPositions
+from eventlog.mirror.broker import Kafka, Place, TopicRecord, TransactionWriter, Trouble
+from eventlog.mirror.progress import SegmentProgress
+from eventlog.mirror.shards import NO_LEADER, Reaction, partitions_of
+from eventlog.read.position import OFFSET_UNKNOWN, SegmentPositions
 
 log = logging.getLogger("eventlog.mirror")
+_TRIES: Final = 5
+_LOOKS, _LOOK_AGAIN_S = 20, 0.1
+_NOWHERE: Final = inf  # where nothing was left open
 _LAST_RECORDS: Final = 3 * MIRROR_TRANSACTION_EVENTS_MAX  # of a partition: those of a transaction, its tombstones and its markers
 
 
@@ -59,13 +65,14 @@ class LeftOpen:
         place = self.mirror.progress_topic, 0
         if place not in self.begins:
             return
-        records = await self.kafka.behind(*place, self.begins[place], is_committed=False)
-        told = {record.key: record.value for record in records if record.key is not None and record.value is not None}
-        upto = progress.ids_of(told, self.mirror, self.of, cluster=cluster, term=term)
-        is_commit = await self._is_seen(upto)
-        if not is_commit and progress.tells_entries(told, self.mirror, self.shard):
+        found = await self.kafka.behind(*place, self.begins[place], is_committed=False)
+        records = [(record.key, record.value) for record in found if record.key is not None and record.value is not None]
+        told = progress.told_of(records, self.mirror, self.of, cluster=cluster, term=term)
+        is_commit = await self._is_seen(told)
+        if not is_commit and progress.tells_entries(dict(records), self.mirror, self.shard):
             raise Stopped(self._undecided())
-        is_commit = is_commit or await self._is_all_open(upto)
+        if is_commit is None:
+            is_commit = await self._is_all_open(dict(told))
         await self._settle(place, is_commit=is_commit)
 
     async def settle_events(self, at: SegmentPositions, *, has_entries: bool) -> None:
@@ -79,25 +86,45 @@ class LeftOpen:
         """
         upto = dict(zip(at.of.tolist(), at.ids.tolist(), strict=True))
         for place in (place for place in self.begins if place[0] != self.mirror.progress_topic):
-            told = _told(await self.kafka.behind(*place, self.begins[place], is_committed=False))
+            told = [one for one in _told(await self.kafka.behind(*place, self.begins[place], is_committed=False)) if one.segment in upto]
             if has_entries and any(one.is_entry for one in told):
                 raise Stopped(self._undecided())
             await self._settle(place, is_commit=any(one.is_entry or one.id <= upto.get(one.segment, 0) for one in told))
 
-    async def _is_seen(self, upto: dict[int, int]) -> bool:
-        """Return whether readers of committed records see one of the events up to which a transaction went."""
-        for partition in {segment % self.mirror.partitions for segment in upto}:  # where a later one is open, too: what was before is seen
-            records = await self.kafka.behind(self.mirror.topic, partition, -_LAST_RECORDS, is_committed=True)
-            if any(not one.is_entry and one.id >= upto.get(one.segment, ID_MAX) for one in _told(records)):
-                return True
-        return False
+    async def _is_seen(self, told: Sequence[tuple[int, SegmentProgress]]) -> bool | None:
+        """Return whether readers of committed records see one of the events up to which transactions went, the last one first.
 
-    async def _is_all_open(self, upto: dict[int, int]) -> bool:
+        None: nothing shows whether they do. Where a later transaction is open, too, what was before is seen.
+        """
+        begun, partitions = await self._begun(), self.mirror.partitions
+        events: dict[tuple[int, bool], list[_Told]] = {}
+        for number in {segment % partitions for segment, _ in told}:
+            for is_committed in (True, False):
+                records = await self.kafka.behind(self.mirror.topic, number, -_LAST_RECORDS, is_committed=is_committed)
+                events[number, is_committed] = [one for one in _told(records) if not one.is_entry and one.offset >= begun.get(number, 0)]
+        for segment, upto in reversed(told):
+            number = segment % partitions
+            if any(one.segment == segment and one.id >= upto.id for one in events[number, True]):
+                return True
+            ended = self.begins.get((self.mirror.topic, number), _NOWHERE)
+            if any((one.segment, one.id) == (segment, upto.id) and one.offset < ended for one in events[number, False]):
+                return False
+        return None
+
+    async def _begun(self) -> dict[int, int]:
+        """Return where the partitions of the events ended when the shard began last; nothing where that is not known."""
+        key = progress.begin_key(self.mirror, self.shard)
+        records = await self.kafka.behind(self.mirror.progress_topic, 0, 0, is_committed=False)  # it may be what was left open
+        last = next((record.value for record in reversed(records) if record.key == key and record.value is not None), None)
+        return {} if last is None else progress.ends_of(last)
+
+    async def _is_all_open(self, told: dict[int, SegmentProgress]) -> bool:
         """Return whether each of the events up to which a transaction went was left open, too, and once.
 
         Then nobody has seen any, and either decision about all of it keeps each event once. What was committed stays so: the
         mirror may have let go of it. Of dead letters progress tells nothing: one may have been given up elsewhere.
         """
+        upto = {segment: one.id for segment, one in told.items() if one.next != OFFSET_UNKNOWN}  # the others have had no event yet
         if not upto or self.mirror.has_letters:
             return False
         found: Counter[tuple[int, int]] = Counter()
@@ -108,8 +135,14 @@ class LeftOpen:
 
     async def _settle(self, place: Place, *, is_commit: bool) -> None:
         where = f"mirror={self.mirror.name} shard={self.shard} topic={place[0]} partition={place[1]}"
-        log.warning("mirror_settles %s as=%s", where, "committed" if is_commit else "aborted")
-        await self.writer.settle([place], is_commit=is_commit)
+        for _ in range(_TRIES):
+            log.warning("mirror_settles %s as=%s", where, "committed" if is_commit else "aborted")
+            await self.writer.settle([place], is_commit=is_commit)
+            for _ in range(_LOOKS):  # the marker comes a moment after the answer; or not, where nobody led the partition again
+                if not await self.writer.left_open({place[0]: [place[1]]}):
+                    return
+                await asyncio.sleep(_LOOK_AGAIN_S)
+        raise Trouble(NO_LEADER, f"partition {place[1]} of {place[0]} has lost its leader {_TRIES} times while a transaction ended there")
 
     def _undecided(self) -> Reaction:
         named = ", ".join(f"partition {number} of {topic} at offset {begin}" for (topic, number), begin in sorted(self.begins.items()))
@@ -127,8 +160,12 @@ class _Told(NamedTuple):
     segment: int
     id: int
     is_entry: bool
+    offset: int  # of the record
 
 
 def _told(records: Iterable[TopicRecord]) -> list[_Told]:
-    found = [one.headers for one in records if "off" in one.headers]  # all but what somebody put in by hand
-    return [_Told(int.from_bytes(one["off"][:4]), int.from_bytes(one["id"]), one["kind"] == KIND_LETTERS[Kind.STATE]) for one in found]
+    found = [(one.headers, one.offset) for one in records if "off" in one.headers]  # all but what somebody put in by hand
+    return [
+        _Told(int.from_bytes(one["off"][:4]), int.from_bytes(one["id"]), one["kind"] == KIND_LETTERS[Kind.STATE], offset)
+        for one, offset in found
+    ]

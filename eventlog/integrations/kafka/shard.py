@@ -35,6 +35,7 @@ from eventlog.mirror.shards import (
     give_way,
     outcome_of,
     outcome_of_error,
+    partitions_of,
     segments_of,
     transactional_id,
 )
@@ -131,13 +132,14 @@ class Shard:
                 writer = await stack.enter_async_context(kafka.writer(transactional_id(ground.cluster, mirror, self.report.shard)))
                 left = await LeftOpen.found(kafka, writer, mirror, shard=self.report.shard, of=own)
                 await left.settle_progress(cluster=cluster, term=term)
-                begin = progress.begin_of(mirror, self.report.shard, cluster=cluster, term=term)
+                ends = await kafka.ends(mirror.topic, partitions_of(mirror, own)[mirror.topic])
+                begin = progress.begin_of(mirror, self.report.shard, cluster=cluster, term=term, ends=ends)
                 end = await writer.write({}, progress_topic=mirror.progress_topic, progress=begin)
                 records = progress.of_shard(await kafka.records(mirror.progress_topic, upto=end), mirror, self.report.shard, of=own)
             snapshot = progress.snapshot_of(records, mirror, self.report.shard, cluster=cluster, term=term)
             at = progress.places(records, mirror, of=own, cluster=cluster, term=term)
             async with ground.source(mirror) as source:
-                has_begun = await self._check_progress(kafka, records, own, source)
+                has_begun = await self._check_progress(records, own, source, is_new=not any(ends.values()))
                 async with self._patient(kafka):
                     await left.settle_events(at, has_entries=mirror.has_snapshot and not snapshot.is_done)
                 is_whole = all(progress.are_told(records, mirror, own))
@@ -153,15 +155,15 @@ class Shard:
                     behind = done.at if done is not None and isinstance(done.at, SegmentPositions) else None
                     return await copying.run(progress.places(records, mirror, of=own, begin=behind, cluster=cluster, term=term))
 
-    async def _check_progress(self, kafka: Kafka, records: dict[bytes, bytes], own: Ints, source: Source) -> bool:
-        """Return whether the shard has written events or entries since the mirror's beginning.
+    async def _check_progress(self, records: dict[bytes, bytes], own: Ints, source: Source, *, is_new: bool) -> bool:
+        """Return whether the shard has written events or entries since the mirror's beginning. `is_new`: nothing is in its partitions.
 
         Raises:
             Stopped: it has, and topics do not show it any more.
         """
         mirror, shard = self._mirror, self.report.shard
         has_begun = await self._ground.has_begun(mirror, shard)
-        if has_begun and await kafka.is_new(mirror.topic, sorted(set((own % mirror.partitions).tolist()))):
+        if has_begun and is_new:
             raise Stopped(Reaction(next="stop", state="halted", why=MADE_ANEW.format(topic=mirror.topic)))
         if progress.is_lost(records, mirror, shard, of=own, has_begun=has_begun):
             upto = max(await source.acknowledged(), mirror.from_id)

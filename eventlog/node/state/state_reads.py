@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import takewhile
 from typing import Protocol
 
 import numpy as np
@@ -366,6 +367,10 @@ class StateReads:
             return node.forwarding.leads(segment)
         return self._is_copied(segment) and (ask.any_copy or not self._is_reached(node.forwarding.leader_of(segment)))
 
+    def _near(self, ask: StateAsk, pin: Pin) -> list[int]:
+        """Return what to read here now: nothing beyond a segment that is elsewhere, so that a listing can go on behind its last key."""
+        return list(takewhile(lambda segment: pin.id_of(segment) != NOT_HERE and self._is_near(ask, segment), ask.segments))
+
     def _is_copied(self, segment: int) -> bool:
         node = self._node
         return bool(node.low.here[segment] and node.replicas.core.holds[segment] and node.followed.applied[segment] >= self._ends[segment])
@@ -382,8 +387,8 @@ class StateReads:
     async def _read_here(self, ask: StateAsk, batches: int) -> list[StateFound]:
         for _ in range(_TRIES):
             pin = await self._pin_for(ask)
-            near = [segment for segment in ask.segments if pin.id_of(segment) != NOT_HERE and self._is_near(ask, segment)]
-            if not near or near[0] != ask.segments[0]:
+            near = self._near(ask, pin)
+            if not near:
                 raise NotPrimary(segment=ask.segments[0])
             wanted = StateScan(
                 snapshot=pin.snapshot,
@@ -464,7 +469,7 @@ class StateReads:
         leader = node.forwarding.leader_of(first)
         request = ReadState(
             cache_id=ask.cache.cache_id,
-            segments=[segment for segment in ask.segments if node.forwarding.leader_of(segment) == leader],
+            segments=takewhile(lambda segment: node.forwarding.leader_of(segment) == leader, ask.segments),
             pin=ask.pin,
             prefix=ask.prefix,
             max_entries=ask.entries_max,

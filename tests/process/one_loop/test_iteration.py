@@ -198,6 +198,27 @@ def test_batches_are_not_sent_before_there_is_credit_for_them(tmp_path):
     with_cluster(tmp_path, act)
 
 
+@pytest.mark.parametrize("events", [True, False])
+def test_segments_are_read_in_their_order_whoever_leads_them(tmp_path, events):
+    async def act(cluster: Cluster):
+        await cluster.create_cache(events=events)
+        await cluster.until(cluster.is_spread)
+        await fill(cluster, 100)
+        node = cluster.nodes[0].node
+        cache_id = node.caches.named("c").cache_id
+        with closing(await dial("127.0.0.1", cluster.nodes[0].port)) as connection:
+            message = Message(iteration_start=IterationStart(cache_id=cache_id, batch_entries=10))
+            began = (await connection.request(message, timeout_ms=30_000)).message.iteration_start_answer
+            stream = connection.stream(Message(iteration_next=IterationNext(iteration_id=began.iteration_id)))
+            batches = [item.message.stream_item.iteration_batch async for item in stream]
+        read = [cursor.segment for batch in batches for cursor in batch.cursors]
+        assert sum(batch.entries for batch in batches) == 100
+        assert read == sorted(read)
+        assert set(read) == set(range(SEGMENTS))
+
+    with_cluster(tmp_path, act)
+
+
 def test_forged_and_forgotten_iterations_are_named_and_can_be_resumed(tmp_path):
     async def act(cluster: Cluster):
         await cluster.create_cache()

@@ -2,8 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
-from typing import Protocol
+from collections.abc import Mapping
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -37,6 +37,14 @@ def name_of(given: str, source: CacheState) -> str:
     return given or f"{source.name}.dead"
 
 
+class _Grave(NamedTuple):
+    """Whose letters go where."""
+
+    source: CacheState
+    cache: CacheState
+    group: str
+
+
 class DeadLetters:
     """Writes what work groups gave up into caches."""
 
@@ -44,50 +52,59 @@ class DeadLetters:
         self._node = node
 
     async def bury_all(self, letters: Mapping[int, DeadLetter], *, cache_id: int, name: str, group: str) -> dict[int, EventLogError]:
-        """Return when of letters by their ids all are committed that can be, and why the others are not; as `bury`."""
+        """Return when of letters by their ids all are committed that can be, and why the others are not.
+
+        They go into the cache `name`, which is made like their own if there is none, or into that of the group. One whose write was not
+        known to have happened may be there twice.
+        """
         try:
             source = self._node.caches.find(cache_id)
-            await self.bury(list(letters.values()), source=source, name=name_of(name, source), group=group)
-        except Unavailable as error:
-            errors: dict[int, EventLogError] = dict.fromkeys(letters, error)
+            cache = await self._cache(source, name_of(name, source))
         except EventLogError as error:
-            if len(letters) > 1:  # one that is refused takes those with it that would not be
-                alone = [await self.bury_all({id_: letter}, cache_id=cache_id, name=name, group=group) for id_, letter in letters.items()]
-                return {id_: why for found in alone for id_, why in found.items()}
-            errors = dict.fromkeys(letters, error)
+            errors: dict[int, EventLogError] = dict.fromkeys(letters, error)
         else:
-            return {}
-        log.warning("dead_letters_failed group=%s events=%d error=%s", group, len(errors), errors[min(errors)])
+            errors = await self._bury(letters, _Grave(source, cache, group))
+        if errors:
+            log.warning("dead_letters_failed group=%s events=%d error=%s", group, len(errors), errors[min(errors)])
         return errors
 
-    async def bury(self, letters: Sequence[DeadLetter], *, source: CacheState, name: str, group: str) -> None:
-        """Return when the letters are committed in the cache `name`, which is made like `source` if there is none.
-
-        One whose write was not known to have happened may be there twice.
-
-        Raises:
-            OperationRefused: it is the cluster's own, or `source` itself.
-        """
-        cache = await self._cache(source, name)
-        columns = Columns(
-            kinds=np.full(len(letters), Kind.CREATED, np.uint8),
-            keys=[letter.row.key for letter in letters],
-            values=[_value(source, letter.row) for letter in letters],
-            headers=[_headers(source, group, letter) for letter in letters],
-        )
-        frame = build_write(columns, segments=self._node.segments, by_prefix=cache.options.route_by_prefix)
+    async def _bury(self, letters: Mapping[int, DeadLetter], grave: "_Grave") -> dict[int, EventLogError]:
+        """Write letters, those again for a while that cannot be now; return why some are not there."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + WRITE_MS_MAX / 1000
-        while True:
-            try:
-                result = await self._node.own_writes.write(cache, frame, timeout_ms=WRITE_MS_MAX)
-                if not result.refusals:
-                    return
-                raise next(iter(result.refusals.values()))
-            except Unavailable:
-                if loop.time() >= deadline:
-                    raise
-            await asyncio.sleep(_AGAIN_S)
+        left, errors = letters, dict[int, EventLogError]()
+        while left:
+            refused = await self._write(left, grave)
+            final = {id_: error for id_, error in refused.items() if not isinstance(error, Unavailable)}
+            if len(left) == 1:
+                errors |= final
+            else:  # one that is refused takes those of its block with it that would not be
+                for id_ in final:
+                    errors |= await self._bury({id_: left[id_]}, grave)
+            left = {id_: left[id_] for id_ in refused if id_ not in final}
+            if left and loop.time() >= deadline:
+                return errors | {id_: refused[id_] for id_ in left}
+            if left:
+                await asyncio.sleep(_AGAIN_S)
+        return errors
+
+    async def _write(self, letters: Mapping[int, DeadLetter], grave: "_Grave") -> dict[int, EventLogError]:
+        """Write letters; return why some were not."""
+        source, cache, group = grave
+        given = list(letters.values())
+        columns = Columns(
+            kinds=np.full(len(given), Kind.CREATED, np.uint8),
+            keys=[letter.row.key for letter in given],
+            values=[_value(source, letter.row) for letter in given],
+            headers=[_headers(source, group, letter) for letter in given],
+        )
+        try:
+            frame = build_write(columns, segments=self._node.segments, by_prefix=cache.options.route_by_prefix)
+            refusals = (await self._node.own_writes.write(cache, frame, timeout_ms=WRITE_MS_MAX)).refusals
+        except EventLogError as error:
+            return dict.fromkeys(letters, error)
+        ids, blocks = list(letters), np.arange(len(frame.table)).repeat(frame.table["count"]).tolist()
+        return {ids[row]: refusals[block] for row, block in zip(frame.order.tolist(), blocks, strict=True) if block in refusals}
 
     async def _cache(self, source: CacheState, name: str) -> CacheState:
         try:

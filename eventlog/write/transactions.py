@@ -29,7 +29,8 @@ class Transaction(msgspec.Struct, frozen=True, kw_only=True):
     """A transaction of one cache: its last batch.
 
     `attempts` is the batch as it was decided, packed; `firsts` the sequence that comes next in each segment, packed; `decided_ms` when
-    that was, in milliseconds since 1970.
+    that was, and `producer_ms` when its producer began, in milliseconds since 1970: where it has written nothing since, it is forgotten
+    by that time. 0: not known.
     """
 
     batch: int
@@ -38,6 +39,7 @@ class Transaction(msgspec.Struct, frozen=True, kw_only=True):
     decided_ms: int
     attempts: bytes
     firsts: bytes
+    producer_ms: int = 0
 
 
 class NextStep(Enum):
@@ -74,8 +76,10 @@ def decided(found: Transaction | None, *, batch: int, attempts: bytes, segments:
     if len(packed) > TRANSACTION_ATTEMPTS_BYTES_MAX:
         raise InvalidArgument(why=f"the batch has too many attempts, {len(packed)} bytes of {TRANSACTION_ATTEMPTS_BYTES_MAX}: use fewer")
     firsts = np.zeros(segments, np.int64) if found is None else firsts_of(found)
-    is_young = found is not None and now_ms - found.decided_ms < _RENEW_MS and int(firsts.max()) < _SEQUENCE_MAX
-    producer = found.producer if is_young and found is not None else TRANSACTIONS_FROM + chance
+    is_young = found is not None and now_ms - found.producer_ms < _RENEW_MS and int(firsts.max()) < _SEQUENCE_MAX
+    producer, producer_ms = TRANSACTIONS_FROM + chance, now_ms
+    if is_young and found is not None:
+        producer, producer_ms = found.producer, found.producer_ms
     return Transaction(
         batch=batch,
         is_done=False,
@@ -83,6 +87,7 @@ def decided(found: Transaction | None, *, batch: int, attempts: bytes, segments:
         decided_ms=now_ms,
         attempts=packed,
         firsts=_packed(firsts if is_young else np.zeros(segments, np.int64)),
+        producer_ms=producer_ms,
     )
 
 
@@ -102,7 +107,7 @@ def check_age(found: Transaction, *, now_ms: int) -> None:
     Raises:
         OutcomeUnknown: it was decided too long ago.
     """
-    if now_ms - found.decided_ms > _GO_ON_MS:
+    if now_ms - (found.producer_ms or found.decided_ms) > _GO_ON_MS:
         hours = (now_ms - found.decided_ms) // 3_600_000
         why = f"batch {found.batch} was begun {hours} hours ago and not ended: what of it is written is not known any more"
         raise OutcomeUnknown(outcome="unknown", why=why)

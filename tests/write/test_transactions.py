@@ -53,6 +53,17 @@ def test_who_may_be_forgotten_begins_as_another_producer():
     assert begun(long, 1, chance=9).producer == TRANSACTIONS_FROM + 9, "sequences have 32 bits"
 
 
+def test_batches_that_follow_each_other_keep_no_producer_that_was_silent_in_a_segment_for_long():
+    found = ended(begun(), 1, 1, 0, 0)
+    for hour in range(1, 24):
+        found = ended(begun(found, hour, now_ms=1_000 + hour * HOUR_MS, chance=7 + hour), 1, 0, 0, 0)
+        assert found.producer == TRANSACTIONS_FROM + (7 if hour < 12 else 19)
+    late = begun(found, 24, now_ms=23 * HOUR_MS)
+    transactions.check_age(late, now_ms=12 * HOUR_MS + 23 * HOUR_MS)
+    with pytest.raises(OutcomeUnknown, match="begun 12 hours ago"):
+        transactions.check_age(late, now_ms=12 * HOUR_MS + 23 * HOUR_MS + 2_000)
+
+
 def test_a_batch_is_not_gone_on_with_when_it_may_be_forgotten_what_is_written():
     found = begun()
     transactions.check_age(found, now_ms=23 * HOUR_MS)

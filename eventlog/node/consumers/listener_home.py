@@ -375,7 +375,12 @@ class ListenerHome:
         kept = await self.find(listener)
         if kept.progress.move(token.decode(position)):
             kept.answer_waiting()
-        await self._store_position(kept)
+        try:
+            await self._store_position(kept)
+        except VersionMismatch:  # it was altered meanwhile, which is known by now, or removed
+            if await self.find(listener) is not kept:
+                raise ListenerNotFound(listener=listener) from None
+            await self._store_position(kept)
         return kept
 
     async def acknowledged(self, listener: str, *, cache_id: int, segments: Sequence[int], ids: Sequence[int], wait_ms: int) -> bool:

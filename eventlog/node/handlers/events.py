@@ -124,7 +124,9 @@ def _answer(exchange: Exchange, found: Delivered | EventLogError) -> None:
 
 
 async def watch(node: ReadingNode, exchange: Exchange) -> None:
-    """Stream what follows a position, as fast as credits allow."""
+    """Stream what follows a position, as fast as credits allow. Raises InvalidArgument: by a listener, which is polled."""
+    if exchange.message.watch.poll.listener:
+        raise InvalidArgument(why="a listener is polled, and not watched")
     if is_state_read(exchange.message.watch.poll) and not await send_state(node, exchange):
         return
     await serve_watch(node.reads, exchange)

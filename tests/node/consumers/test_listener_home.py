@@ -1,9 +1,11 @@
 """What durable listeners hold back, as their home tells it; more nodes are in tests/process/one_loop."""
 
+import asyncio
 import logging
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from eventlog.errors import NotPrimary
@@ -39,6 +41,18 @@ def test_what_is_held_back_goes_by_the_position_that_is_written_down(tmp_path: P
         assert await home.holds(cache_id + 1, every) == []
         elsewhere = [segment for segment in every if segment != node.inner.segment(b"l")]
         assert await home.holds(cache_id, elsewhere) == []
+
+    with_node(tmp_path, act)
+
+
+def test_a_position_is_kept_though_the_listener_is_altered_meanwhile(tmp_path: Path) -> None:
+    async def act(node: Node) -> None:
+        cache_id, home = (await cache_of(node)).cache_id, node.listeners.home
+        await home.register(record_of(cache_id, durable=True, hold_bytes=7))
+        place = Position(cluster=node.cluster, cache_id=cache_id, segments=node.segments, at=2 * LAST)
+        altering = home.alter("l", lambda record: msgspec.structs.replace(record, hold_bytes=8))
+        await asyncio.gather(altering, home.settle("l", token.encode(place)))
+        assert await home.holds(cache_id, range(node.segments)) == [("l", 2 * LAST, 8, 0, False)]
 
     with_node(tmp_path, act)
 

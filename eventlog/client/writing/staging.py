@@ -207,10 +207,9 @@ class Stage(Shown):
 
     async def _lay_one(self, changes: Changes, *, timeout_ms: int) -> None:
         frame = build_write(columns_of_changes([changes]), segments=self._core.routes.segments, by_prefix=changes.by_prefix)
+        number, self._frames = self._frames, self._frames + 1  # of its own, though others are on their way
         request = Message(
-            stage=pb.Stage(
-                cache_id=changes.cache_id, attempt=self._attempt, frame=self._frames, blocks=len(frame.table), keep_ms=self._keep_ms
-            )
+            stage=pb.Stage(cache_id=changes.cache_id, attempt=self._attempt, frame=number, blocks=len(frame.table), keep_ms=self._keep_ms)
         )
         try:
             reply = await self._core.requests.ask(request, *frame.buffers, timeout_ms=timeout_ms)
@@ -222,7 +221,6 @@ class Stage(Shown):
         for segment, chunks in zip(frame.table["segment"].tolist(), answer.chunks, strict=True):
             self._blocks[segment] += 1
             self._chunks[segment] += chunks
-        self._frames += 1
         self.events += len(changes)
 
 

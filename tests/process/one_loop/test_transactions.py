@@ -79,6 +79,18 @@ def test_what_is_laid_ready_is_seen_when_it_is_published_and_then_once(tmp_path)
     run(act())
 
 
+def test_rows_are_laid_ready_by_several_calls_at_once(tmp_path):
+    async def act():
+        async with cluster_of(tmp_path) as cluster, client_of(cluster) as client:
+            cache = await client.create_cache("c")
+            stage = cache.stage()
+            await asyncio.gather(*(stage.put_many(rows_of(0, part)) for part in (0, 1)))
+            assert await cache.publish("load", 0, [stage.staged()], insert=True) is False
+            assert {event.key for event in await events_of(cache)} == {f"k{n}" for n in range(ROWS)}
+
+    run(act())
+
+
 def test_blocks_keep_their_order_however_many_and_however_large(tmp_path):
     async def act():
         async with cluster_of(tmp_path) as cluster, client_of(cluster) as client:

@@ -60,7 +60,8 @@ class StateProgress:
         if begun is None:
             return NextRead(segments=tuple(self._unread))
         last = self._ranges[begun][-1]
-        return NextRead(segments=(begun, *(own for own in self._unread if own != begun)), after=last.key, pin=last.pin)
+        rest = (own for own in self._unread if not self._ranges[own])  # another one that was begun comes first later, from where it is
+        return NextRead(segments=(begun, *rest), after=last.key, pin=last.pin)
 
     def took(self, marks: Iterable[StateCursor]) -> None:
         """Note what was delivered.

@@ -35,6 +35,14 @@ def test_segments_are_read_one_after_the_other_and_the_begun_one_first():
     assert progress.is_finished
 
 
+def test_each_segment_that_was_begun_is_read_from_where_it_is():
+    progress = StateProgress([0, 1, 2])
+    progress.took([mark(b"k", 5, segment=0), mark(b"y", 5, segment=1)])
+    assert progress.next == NextRead(segments=(0, 2), after=b"k", pin=5)
+    progress.took([end(5, segment=0), end(6, segment=2)])
+    assert progress.next == NextRead(segments=(1,), after=b"y", pin=5)
+
+
 def test_a_read_of_one_pin_leaves_no_steps():
     progress = StateProgress([0, 3])
     progress.took([mark(b"b", 5), mark(b"c", 5), end(5), end(9, segment=3)])

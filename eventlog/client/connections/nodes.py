@@ -308,7 +308,7 @@ class Nodes(KnownRoutes):
         connection = self._direct_to(node)
         direct = self._direct.get(parse_address(self.topology.addresses[node])) if node in self.topology.addresses else None
         if connection is None and direct is not None and direct.opening is not None:
-            await asyncio.shield(direct.opening)
+            await asyncio.wait([direct.opening])  # it may be cancelled, by the end of the client, and this is not
             connection = direct.uplink.live
         return connection
 

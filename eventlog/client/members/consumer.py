@@ -101,6 +101,7 @@ class Consumer(JoinedMember):
 
     def _lost(self) -> None:
         self._drop(self._progress.owned)
+        self._member.outage.works("commits")  # there is nothing left to commit
 
     def _drop(self, gone: frozenset[int]) -> None:
         self._progress.drop(gone)

@@ -144,7 +144,9 @@ class MemberLanes:
             self.failed(error)
 
     def _end(self, id_: LaneId) -> None:
-        self._lanes.pop(id_).task.cancel()
+        lane = self._lanes.pop(id_)
+        lane.task.cancel()
+        self._outage.works(_name_of(lane.segments))  # nobody tries any more: it fails no longer
 
     def release(self, gone: frozenset[int]) -> None:
         """Forget what was fetched of segments that the member has dropped; what came in the same answers is fetched again."""
@@ -166,8 +168,9 @@ class MemberLanes:
     async def close(self) -> None:
         """End everything."""
         tasks = [lane.task for lane in self._lanes.values()]
-        for id_ in list(self._lanes):
-            self._end(id_)
+        self._lanes.clear()
+        for task in tasks:
+            task.cancel()
         self._waiting = []
         self._wake()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -181,13 +184,13 @@ class MemberLanes:
                 attempt += 1
                 lacks_filter = isinstance(error, FilterNotFound) and attempt < FILTER_TRIES_MAX
                 is_curable = lacks_filter or isinstance(error, (*CURABLE, TimedOut))
-                if not is_curable or self._outage.failed(f"reading {min(segments)}", error):
+                if not is_curable or self._outage.failed(_name_of(segments), error):
                     self.failed(error)
                     return
                 await self._pause(error, attempt)
             else:
                 attempt = 0
-                self._outage.works(f"reading {min(segments)}")
+                self._outage.works(_name_of(segments))
                 self._still = self._still - segments | segments.intersection(row.segment for row in answer.stalled)
                 has_events = await self._arrived(segments, places, answer, body)
                 if self._once_ms is not None and (has_events or not self._once_ms):
@@ -209,11 +212,11 @@ class MemberLanes:
 
     def _merge(self) -> None:
         """Of answers without events only the last of a lane is kept."""
-        last = self._waiting[-1]
-        if len(self._waiting) > 1 and not last.batches:
-            before = self._waiting[-2]
-            if before.segments == last.segments and not before.batches:
-                self._waiting[-2:] = [last]
+        *earlier, last = self._waiting
+        if not last.batches:
+            place = next((place for place in range(len(earlier) - 1, -1, -1) if earlier[place].segments & last.segments), None)
+            if place is not None and earlier[place].segments == last.segments and not earlier[place].batches:
+                del self._waiting[place]
 
     def _unread(self, segments: frozenset[int]) -> Places:
         """Return where to ask for more, of segments that are not read up to the last id."""
@@ -249,6 +252,11 @@ class MemberLanes:
         begun = any(fetch[segment].id for segment in segments if segment in fetch)
         is_moved = any(routes.primary(segment) != id_.node or (segment in self._still) is not id_.is_still for segment in segments)
         return begun is id_.is_new or is_moved
+
+
+def _name_of(segments: frozenset[int]) -> str:
+    """Return by what an outage knows the reading of a lane."""
+    return f"reading {min(segments)}"
 
 
 def _position_in_lane(before: Places, scope: Scope, last_id: int) -> str:

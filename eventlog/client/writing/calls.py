@@ -222,7 +222,7 @@ class Ledger:
     A call is told as soon as every item of it is decided; others of the ledger may be on their way to another node still.
     """
 
-    __slots__ = ("_bounds", "_errors", "_ids", "_kinds", "_left", "calls", "on_close", "previous")
+    __slots__ = ("_bounds", "_errors", "_ids", "_kinds", "_left", "_places", "calls", "on_close", "previous")
 
     def __init__(self, calls: list[WriteCall]) -> None:
         self.calls = calls
@@ -232,6 +232,7 @@ class Ledger:
         self._bounds = NONE  # where each call begins, and the last ends; made when there is more than one item
         self._left = NONE  # how many items of each call are undecided
         self._ids = NONE
+        self._places: dict[int, int] = {}  # of the calls, by their identity; made where it is asked for
         self._kinds: npt.NDArray[np.uint8] = _NO_KINDS
 
     def _begin(self) -> None:
@@ -279,7 +280,9 @@ class Ledger:
     def so_far(self, call: WriteCall, waiting: Sequence[tuple[Items, EventLogError]]) -> EventLogError:
         """Return what to tell of a call that is out of time; `waiting` are the items of frames that are undecided, of other calls too."""
         self._begin()
-        index = self.calls.index(call)
+        if not self._places:
+            self._places = {id(one): place for place, one in enumerate(self.calls)}
+        index = self._places[id(call)]
         errors = [*self._errors, *waiting]
         return _error_of(_fate_of(errors, slice(self._bounds[index], self._bounds[index + 1])), errors)
 

@@ -103,6 +103,8 @@ class Lane:
                 assert routes is not None, "it was sent before"
                 drop_dead(frame, routes)
             self._transmit(frame, connection)
+            if self.not_before and self._is_too_early():
+                break  # it was refused at once, and would be again
         if at_once:
             connection.flush()
 

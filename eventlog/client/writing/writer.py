@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from eventlog.client.connections.nodes import Nodes
 from eventlog.client.connections.requests import chance
@@ -349,14 +349,24 @@ class Writer:
         for call in self._backlog.waiting():
             if call.deadline <= now:
                 call.fail(too_late(call.timeout_ms, outcome="none"))
-        late = {id(call): call for call in self._undecided.calls() if call.deadline <= now and call.is_live}
-        for call in late.values():
-            call.fail(_late_error(call, [frame for frame in self._undecided if call in frame.content.calls], now=now))
+        for call, waiting in self._late(now):
+            call.fail(_late_error(call, waiting))
         self._backlog.forget_dead()
         self._undecided.drop_unwanted()
         deadlines = [call.deadline for call in self._live_calls()]
         if deadlines:
             self._watch(min(deadlines))
+
+    def _late(self, now: float) -> "list[tuple[WriteCall, list[_Waiting]]]":
+        """Return the calls that are out of time, each with the frames that its undecided items are in."""
+        found: dict[int, tuple[WriteCall, list[_Waiting]]] = {}
+        for frame in self._undecided:
+            live = [call for call in frame.content.calls if call.is_live]
+            late = [call for call in live if call.deadline <= now]
+            may_leave = len(late) < len(live) and not is_forgettable(frame)
+            for call in late:
+                found.setdefault(id(call), (call, []))[1].append(_Waiting(frame, may_leave))
+        return list(found.values())
 
     def _live_calls(self) -> list[WriteCall]:
         return [call for call in (*self._backlog.waiting(), *self._undecided.calls()) if call.is_live]
@@ -388,16 +398,22 @@ class Writer:
             frame.wanted = False
 
 
-def _late_error(call: WriteCall, frames: list[WriteFrame], *, now: float) -> EventLogError:
-    """Return the error of a call that is out of time, whose undecided items are in `frames`."""
-    waiting = [(frame.content.items, _why_late(call, frame, now=now)) for frame in frames]
-    return frames[0].content.ledger.so_far(call, waiting)
+class _Waiting(NamedTuple):
+    """A frame that is not decided; it `may_leave` yet, or again, for others of its calls."""
+
+    frame: WriteFrame
+    may_leave: bool
 
 
-def _why_late(call: WriteCall, frame: WriteFrame, *, now: float) -> EventLogError:
+def _late_error(call: WriteCall, waiting: list[_Waiting]) -> EventLogError:
+    """Return the error of a call that is out of time, whose undecided items are in what is waiting."""
+    errors = [(frame.content.items, _why_late(call, frame, may_leave=may_leave)) for frame, may_leave in waiting]
+    return waiting[0].frame.content.ledger.so_far(call, errors)
+
+
+def _why_late(call: WriteCall, frame: WriteFrame, *, may_leave: bool) -> EventLogError:
     """Return why the last try of a frame failed; whether it can have been written, or can be yet."""
     error = frame.content.error
-    may_leave = any(other.is_live and other.deadline > now for other in frame.content.calls) and not is_forgettable(frame)
     outcome: Outcome = "unknown" if may_leave or may_be_written(frame) else "none"
     if error is None or (outcome == "unknown" and not isinstance(error, NotEnoughReplicas)):
         return too_late(call.timeout_ms, outcome=outcome)

@@ -11,7 +11,7 @@ import pytest
 
 from eventlog.client.cache import Cache
 from eventlog.client.members.lanes import LaneAnswer
-from eventlog.errors import ClientClosed, EventLogError, InvalidArgument
+from eventlog.errors import ClientClosed, EventLogError, InvalidArgument, NotPrimary
 from eventlog.groups.record import Place, encode_places, encode_set
 from eventlog.read import token
 from eventlog.read.position import OFFSET_UNKNOWN, Position, SegmentPositions
@@ -36,12 +36,15 @@ class Coordinating(FakeNode):
         self.commits: list[dict[int, Place]] = []
         self.takes_commits = asyncio.Event()
         self.takes_commits.set()
+        self.is_away = False
 
     def say(self, epoch: int, assigned: Assignment) -> None:
         self.words.put_nowait((epoch, assigned))
 
     def read(self, poll: pb.Poll) -> tuple[pb.PollAnswer, list[bytes]]:
         """Read as of any reader; the place behind it is one of each segment asked for."""
+        if self.is_away:
+            raise NotPrimary(segment=poll.segments[0])
         asked = pb.Poll()
         asked.CopyFrom(poll)
         if poll.position:
@@ -210,6 +213,27 @@ class Odd(Coordinating):
         answer, body = super().read(poll)
         answer.position = token.encode(Position(cluster=self.cluster, cache_id=poll.cache_id, segments=self.segments, at=answer.last_id))
         return answer, body
+
+
+def test_an_outage_of_segments_that_were_dropped_is_over() -> None:
+    async def main() -> None:
+        told: list[EventLogError | None] = []
+        node = Coordinating()
+        async with client_of(node, timeout_ms=300) as client:
+            cache = await client.create_cache("c")
+            node.say(1, {0: BEGINNING})
+            async with await cache.new_consumer("g", session_timeout_ms=60_000, on_outage=told.append) as consumer:
+                reading = asyncio.create_task(anext(consumer.events()))
+                node.is_away = True
+                await until(lambda: told)
+                node.say(2, {1: BEGINNING})
+                node.is_away = False
+                await asyncio.wait_for(until(lambda: told[-1] is None), 20)
+                reading.cancel()
+                await asyncio.wait([reading])
+        assert [type(error) for error in told] == [NotPrimary, type(None)]
+
+    run(main())
 
 
 def test_an_answer_that_nobody_expects_ends_the_reading_and_is_not_waited_for() -> None:

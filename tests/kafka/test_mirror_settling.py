@@ -13,7 +13,6 @@ from aiokafka import AIOKafkaProducer, TopicPartition
 from benchmarks.peers.kafka import KafkaBrokers
 from eventlog import blocking
 from eventlog.client.mirrors import MirrorInfo
-from eventlog.integrations.kafka import broker
 from eventlog.integrations.kafka.broker import AioKafka
 from eventlog.integrations.kafka.shared_reads import SharedReads
 from eventlog.mirror.broker import TopicRecord, Trouble
@@ -79,11 +78,10 @@ async def read_all(kafka: AioKafka, topic: str) -> list[TopicRecord]:
     return [one async for some in kafka.read(topic, 1) for one in some]
 
 
-def test_reading_names_a_transaction_that_nobody_ends(trusting: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(broker, "_STANDS_S", 0.5)
-
+def test_reading_names_a_transaction_that_nobody_ends(trusting: str) -> None:
     async def work() -> None:
         kafka = kafka_at(trusting)
+        kafka.stands_s = 0.5
         await kafka.create("open", partitions=1, settings={})
         async with AIOKafkaProducer(bootstrap_servers=trusting, transactional_id="o") as producer:
             await producer.begin_transaction()

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from eventlog.events import Kind
-from eventlog.integrations.kafka import settling
 from eventlog.integrations.kafka.copying import Stopped
 from eventlog.integrations.kafka.settling import LeftOpen
 from eventlog.kafka.records import EventHeaders, RecordBatch, Records, build_batches
@@ -185,9 +184,7 @@ def test_what_a_mirror_wrote_before_it_was_reset_tells_nothing_of_what_came_afte
     asyncio.run(work())
 
 
-def test_what_is_left_open_again_while_it_is_ended_is_ended_once_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(settling, "_LOOK_AGAIN_S", 0)
-
+def test_what_is_left_open_again_while_it_is_ended_is_ended_once_more() -> None:
     async def work() -> None:
         played = Played()
         await played.written([batch(0, 5)], moved(0, 5), left=[PROGRESS])

@@ -357,15 +357,15 @@ class Writer:
         if deadlines:
             self._watch(min(deadlines))
 
-    def _late(self, now: float) -> "list[tuple[WriteCall, list[_Waiting]]]":
+    def _late(self, now: float) -> "list[tuple[WriteCall, list[_Overdue]]]":
         """Return the calls that are out of time, each with the frames that its undecided items are in."""
-        found: dict[int, tuple[WriteCall, list[_Waiting]]] = {}
+        found: dict[int, tuple[WriteCall, list[_Overdue]]] = {}
         for frame in self._undecided:
             live = [call for call in frame.content.calls if call.is_live]
             late = [call for call in live if call.deadline <= now]
             may_leave = len(late) < len(live) and not is_forgettable(frame)
             for call in late:
-                found.setdefault(id(call), (call, []))[1].append(_Waiting(frame, may_leave))
+                found.setdefault(id(call), (call, []))[1].append(_Overdue(frame, may_leave))
         return list(found.values())
 
     def _live_calls(self) -> list[WriteCall]:
@@ -398,14 +398,14 @@ class Writer:
             frame.wanted = False
 
 
-class _Waiting(NamedTuple):
+class _Overdue(NamedTuple):
     """A frame that is not decided; it `may_leave` yet, or again, for others of its calls."""
 
     frame: WriteFrame
     may_leave: bool
 
 
-def _late_error(call: WriteCall, waiting: list[_Waiting]) -> EventLogError:
+def _late_error(call: WriteCall, waiting: list[_Overdue]) -> EventLogError:
     """Return the error of a call that is out of time, whose undecided items are in what is waiting."""
     errors = [(frame.content.items, _why_late(call, frame, may_leave=may_leave)) for frame, may_leave in waiting]
     return waiting[0].frame.content.ledger.so_far(call, errors)

@@ -140,6 +140,7 @@ class AioKafka:
         self._outbound = outbound
         self._reads = reads
         self.name = name
+        self.stands_s = _STANDS_S
 
     async def options(self) -> dict[str, Any]:
         """Return how clients connect, secrets read now.
@@ -301,7 +302,7 @@ class AioKafka:
             end = max(least, (await consumer.end_offsets([place]))[place])
         async with _told(PATIENT_S), self._consumer("read_committed", place) as consumer:
             await consumer.seek_to_beginning(place)
-            going = _Going()
+            going = _Going(self.stands_s)
             while (at := await consumer.position(place)) < end:
                 going.check({place: at})
                 for record in (await consumer.getmany(place, timeout_ms=_READ_MS)).get(place, ()):
@@ -323,7 +324,7 @@ class AioKafka:
         async with self._consumer("read_committed", *places) as consumer:
             async with _told():
                 await consumer.seek_to_beginning(*places)
-            going = _Going()
+            going = _Going(self.stands_s)
             while left := [place for place in places if await consumer.position(place) < ends[place]]:
                 going.check({place: await consumer.position(place) for place in left})
                 async with _told(PATIENT_S):
@@ -421,7 +422,8 @@ def _is_of(task: "asyncio.Task[Any]", sender: object) -> bool:
 class _Going:
     """Sees that reading goes on: a transaction that nobody ends keeps readers of committed records where it begins."""
 
-    def __init__(self) -> None:
+    def __init__(self, stands_s: float) -> None:
+        self._stands_s = stands_s
         self._at: dict[TopicPartition, int] = {}
         self._since = asyncio.get_running_loop().time()
 
@@ -430,7 +432,7 @@ class _Going:
         now = asyncio.get_running_loop().time()
         if at != self._at:
             self._at, self._since = at, now
-        elif now - self._since > _STANDS_S:
+        elif now - self._since > self._stands_s:
             named = ", ".join(f"partition {place.partition} of {place.topic} at offset {offset}" for place, offset in sorted(at.items()))
             raise Trouble(
                 HANGING, f"a transaction is open in {named}, and its writer does not end it: is the mirror that wrote it running?"

@@ -32,7 +32,7 @@ from eventlog.read.position import OFFSET_UNKNOWN, SegmentPositions
 
 log = logging.getLogger("eventlog.mirror")
 _TRIES: Final = 5
-_LOOKS, _LOOK_AGAIN_S = 20, 0.1
+_LOOKS, _LOOK_AGAIN_S = 10, 0.1
 _NOWHERE: Final = inf  # where nothing was left open
 _LAST_RECORDS: Final = 3 * MIRROR_TRANSACTION_EVENTS_MAX  # of a partition: those of a transaction, its tombstones and its markers
 

@@ -48,8 +48,10 @@ class _Grave(NamedTuple):
 class DeadLetters:
     """Writes what work groups gave up into caches."""
 
-    def __init__(self, node: DeadLettersGround) -> None:
+    def __init__(self, node: DeadLettersGround, *, write_ms: int = WRITE_MS_MAX) -> None:
+        """Take the node; for `write_ms` what cannot be written now is tried again."""
         self._node = node
+        self._write_ms = write_ms
 
     async def bury_all(self, letters: Mapping[int, DeadLetter], *, cache_id: int, name: str, group: str) -> dict[int, EventLogError]:
         """Return when of letters by their ids all are committed that can be, and why the others are not.
@@ -71,7 +73,7 @@ class DeadLetters:
     async def _bury(self, letters: Mapping[int, DeadLetter], grave: "_Grave") -> dict[int, EventLogError]:
         """Write letters, those again for a while that cannot be now; return why some are not there."""
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + WRITE_MS_MAX / 1000
+        deadline = loop.time() + self._write_ms / 1000
         left, errors = letters, dict[int, EventLogError]()
         while left:
             refused = await self._write(left, grave)
@@ -100,7 +102,7 @@ class DeadLetters:
         )
         try:
             frame = build_write(columns, segments=self._node.segments, by_prefix=cache.options.route_by_prefix)
-            refusals = (await self._node.own_writes.write(cache, frame, timeout_ms=WRITE_MS_MAX)).refusals
+            refusals = (await self._node.own_writes.write(cache, frame, timeout_ms=self._write_ms)).refusals
         except EventLogError as error:
             return dict.fromkeys(letters, error)
         ids, blocks = list(letters), np.arange(len(frame.table)).repeat(frame.table["count"]).tolist()

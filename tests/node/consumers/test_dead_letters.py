@@ -4,14 +4,11 @@ import asyncio
 from types import SimpleNamespace
 from typing import Any
 
-import pytest
-
 from eventlog.errors import EventLogError, InvalidArgument, NotPrimary
 from eventlog.events import Kind
 from eventlog.groups.record import Place
 from eventlog.groups.sharing import DeadLetter
 from eventlog.hashing import hash_key, segment_of
-from eventlog.node.consumers import dead_letters
 from eventlog.node.consumers.dead_letters import DeadLetters
 
 SEGMENTS = 8
@@ -45,24 +42,21 @@ def letter(key: bytes, id_: int) -> DeadLetter:
     return DeadLetter(row=row, reason="", deliveries=1)
 
 
-def buried(refused: dict[int, tuple[int, EventLogError]], keys: list[bytes]) -> tuple[Writes, dict[int, EventLogError]]:
+def buried(
+    refused: dict[int, tuple[int, EventLogError]], keys: list[bytes], *, write_ms: int = 5_000
+) -> tuple[Writes, dict[int, EventLogError]]:
     writes = Writes(refused)
     options = SimpleNamespace(format="bytes", bytes_keys=True, schema=None, route_by_prefix=False)
     source, dead = (SimpleNamespace(name=name, options=options, is_internal=False) for name in ("c", "c.dead"))
     caches = SimpleNamespace(find=lambda _: source, named=lambda _: dead)
     node = SimpleNamespace(caches=caches, segments=SEGMENTS, own_writes=writes, cache_changes=None)
     letters = {id_: letter(key, id_) for id_, key in enumerate(keys, start=1)}
-    return writes, asyncio.run(DeadLetters(node).bury_all(letters, cache_id=1, name="", group="g"))
+    return writes, asyncio.run(DeadLetters(node, write_ms=write_ms).bury_all(letters, cache_id=1, name="", group="g"))
 
 
 def keys_of(segment: int, count: int) -> list[bytes]:
     found = (b"k%d" % number for number in range(10_000))
     return [key for key in found if segment_of(hash_key(key), SEGMENTS) == segment][:count]
-
-
-@pytest.fixture(autouse=True)
-def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dead_letters, "_AGAIN_S", 0)
 
 
 def test_only_what_could_not_be_written_is_written_again() -> None:
@@ -72,9 +66,8 @@ def test_only_what_could_not_be_written_is_written_again() -> None:
     assert writes.tries == 4
 
 
-def test_what_cannot_be_written_in_time_is_told_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dead_letters, "WRITE_MS_MAX", 20)
-    writes, errors = buried({2: (1 << 40, NotPrimary(segment=2))}, [*keys_of(1, 1), *keys_of(2, 2)])
+def test_what_cannot_be_written_in_time_is_told_alone() -> None:
+    writes, errors = buried({2: (1 << 40, NotPrimary(segment=2))}, [*keys_of(1, 1), *keys_of(2, 2)], write_ms=20)
     assert sorted(errors) == [2, 3]
     assert writes.written == [1]
 

@@ -436,3 +436,13 @@ def test_nobody_waits_for_listeners_that_acknowledge_nothing_of_the_cache(tmp_pa
             assert found.missing == found.gone == ["of-other", "ephemeral"]
 
     on_spread_cluster(tmp_path, act)
+
+
+def test_a_listener_is_polled_and_not_watched(tmp_path: Path) -> None:
+    async def act(cluster: Cluster, connections: list[Connection]) -> None:
+        one = await register(connections[0], cluster, durable=True, filter=ODD)
+        watch = pb.Watch(poll=pb.Poll(cache_id=cache_id(cluster), listener=one.id), credit=1 << 20)
+        with pytest.raises(InvalidArgument, match="polled"):
+            await anext(aiter(connections[1].stream(Message(watch=watch))))
+
+    on_spread_cluster(tmp_path, act)

@@ -205,6 +205,24 @@ def test_a_segment_that_has_had_no_event_yet_does_not_keep_what_is_all_open_from
     asyncio.run(work())
 
 
+def test_an_event_that_was_given_up_before_tells_nothing_of_what_is_all_open() -> None:
+    async def work() -> None:
+        played = Played()
+        await played.written([], moved(1, 0, next_=OFFSET_UNKNOWN), left=[])
+        brokers = played.brokers
+        for places, outcome in ((set(), "aborted"), ({TOPIC, PROGRESS}, "committed")):
+            producer = brokers.init_producer("s")
+            brokers.begin("s", producer)
+            brokers.append("s", producer, batch(0, 5), topic="t")
+            brokers.put("s", producer, PROGRESS[0], *moved(0, 5).items())
+            brokers.leaderless = places
+            brokers.end("s", producer, outcome)
+        await played.settled(at(5, 0, 0, 0), has_entries=False)
+        assert (played.seen(*PROGRESS), played.seen(*TOPIC)) == (2, 1)
+
+    asyncio.run(work())
+
+
 def test_entries_of_before_a_reset_keep_nobody_from_going_on() -> None:
     async def work() -> None:
         played = Played()

@@ -106,8 +106,8 @@ class LeftOpen:
             number = segment % partitions
             if any(one.segment == segment and one.id >= upto.id for one in events[number, True]):
                 return True
-            ended = self.begins.get((self.mirror.topic, number), _NOWHERE)
-            if any((one.segment, one.id) == (segment, upto.id) and one.offset < ended for one in events[number, False]):
+            written = [one.offset for one in events[number, False] if (one.segment, one.id) == (segment, upto.id)]
+            if written and written[-1] < self.begins.get((self.mirror.topic, number), _NOWHERE):
                 return False
         return None
 

@@ -58,6 +58,18 @@ async def succeeded_by_the_other(node):
     return now
 
 
+def looked_up_later(node):
+    """Have records be read once the returned event is set."""
+    looked_up, segments_now = asyncio.Event(), node.records.segments_now
+
+    async def later(segments):
+        await looked_up.wait()
+        return await segments_now(segments)
+
+    node.records.segments_now = later
+    return looked_up
+
+
 async def over(exchange):
     await until(lambda: exchange.is_over)
     return exchange.error
@@ -106,13 +118,7 @@ def test_a_primary_whose_record_the_watch_has_not_brought_yet_is_believed(tmp_pa
 
 def test_what_is_kept_keeps_its_values_though_another_process_of_its_sender_uses_the_number_again(tmp_path):
     async def act(node):
-        looked_up, segments_now = asyncio.Event(), node.records.segments_now
-
-        async def later(segments):
-            await looked_up.wait()
-            return await segments_now(segments)
-
-        node.records.segments_now = later
+        looked_up = looked_up_later(node)
         now = await succeeded_by_the_other(node)
         end = node.core.ends.item(0)
         base = end + ID_STEP
@@ -129,13 +135,7 @@ def test_what_is_kept_keeps_its_values_though_another_process_of_its_sender_uses
 
 def test_what_is_kept_is_given_up_with_its_connection_and_whoever_uses_the_number_again_is_answered(tmp_path):
     async def act(node):
-        looked_up, segments_now = asyncio.Event(), node.records.segments_now
-
-        async def later(segments):
-            await looked_up.wait()
-            return await segments_now(segments)
-
-        node.records.segments_now = later
+        looked_up = looked_up_later(node)
         now = await succeeded_by_the_other(node)
         end = node.core.ends.item(0)
         former = replicate(node, (0, 0, now.epoch, end, end, 0, 0, 0))

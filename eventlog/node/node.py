@@ -45,7 +45,7 @@ from eventlog.node.cluster.leaving import Leaving
 from eventlog.node.cluster.managed import Managed
 from eventlog.node.cluster.metadata import Metadata, NodeLease, Sources
 from eventlog.node.cluster.peers import Peers, is_of_member
-from eventlog.node.cluster.primaries import Primaries
+from eventlog.node.cluster.primaries import HowFar, Primaries
 from eventlog.node.cluster.rebalance import SegmentReports, SegmentSizes
 from eventlog.node.cluster.serving import Availability
 from eventlog.node.config import NodeConfig, join_token
@@ -223,6 +223,7 @@ class Node:
         """Make what has no state of its own: what this node asks others, does for them, and tells operators."""
         self.forwarding = Forwarding(self)
         self.primaries = Primaries(self)
+        self.how_far = HowFar(self)
         self.availability = Availability(self)
         self.segment_reports = SegmentReports(self)
         self.health = ClusterHealth(self)

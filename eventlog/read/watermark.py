@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from eventlog.arrays import NONE, Ints
+from eventlog.arrays import NONE, Ints, Mask
 from eventlog.errors import BadMessage
 
 _NOWHERE = np.iinfo(np.int64).max
@@ -57,6 +57,11 @@ class Promises:
         self._epochs[segments] = epochs
         self._last_ids[segments] = last_ids
         self._first[segments] = _NOWHERE
+
+    @property
+    def leads(self) -> Mask:
+        """Whether promises are made for each segment."""
+        return self._leads
 
     def resign(self, segments: Ints) -> None:
         """Promise nothing for `segments` any more."""

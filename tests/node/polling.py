@@ -117,6 +117,10 @@ class FakeNode:
     def leader_of(self, segment: int) -> int:
         return NODE_NUMBER
 
+    @property
+    def how_far(self) -> Reads:
+        return self.reads  # whose `end` is what the primaries say, where there is one
+
     def own(self, task: "asyncio.Task[Any]") -> None:
         self.tasks.add(task)
         task.add_done_callback(self.tasks.discard)

@@ -8,7 +8,7 @@ appointed and has not adopted the log. What is missing goes to its leader a mome
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -27,6 +27,9 @@ from eventlog.wire.eventlog_pb2 import Message
 
 _AGAIN_S = 0.02
 _AGAIN_AFTER = (*CURABLE, TimedOut)
+_HOW_FAR_MS = 1_000  # for primaries to say how far they are
+_PAUSES = 2  # as long as it took to ask them: at most a third of the time goes into it ...
+_PAUSE_S_MAX = 0.1  # ... unless they do not answer
 _LEFT_TO_SAY_SO = 10  # a tenth of the request's time: its client is told what is missing before it gives up
 
 
@@ -209,6 +212,59 @@ class Primaries:
 
     def _leads(self, segment: int, epoch: int) -> bool:
         return bool(self._node.replicas.serving[segment]) and int(self._node.core.epochs[segment]) == epoch
+
+
+class HowFarGround(Protocol):
+    """What the question how far everything goes needs of the node."""
+
+    core: Replication
+    primaries: Primaries
+
+    def own(self, task: "asyncio.Task[Any]") -> None: ...
+
+
+class HowFar:
+    """How far everything goes that was committed anywhere: asked once for all that want to know it at the same time."""
+
+    def __init__(self, node: HowFarGround) -> None:
+        self._node = node
+        self._asking: list[Callable[[int | EventLogError], None]] = []
+        self._is_asking = False
+
+    def end(self, done: Callable[[int | EventLogError], None]) -> None:
+        """Pass to `done` an id at or above everything acknowledged anywhere before this call, or why that cannot be known."""
+        self._asking.append(done)
+        if not self._is_asking:
+            self._is_asking = True
+            self._node.own(asyncio.get_running_loop().create_task(self._ask_for_all(), name="how_far"))
+
+    async def _ask(self) -> int:
+        told = await self._node.primaries.ask(Message(close_up=pb.CloseUp()), self._how_far, timeout_ms=_HOW_FAR_MS)
+        return max(one.close_up_answer.last_id for one in told)
+
+    async def _ask_for_all(self) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            while self._asking:
+                asking, self._asking = self._asking, []
+                began = loop.time()
+                try:
+                    end: int | EventLogError = await self._ask()
+                except EventLogError as error:
+                    end = error
+                for done in asking:
+                    done(end)
+                await asyncio.sleep(min(_PAUSES * (loop.time() - began), _PAUSE_S_MAX))
+        finally:
+            self._is_asking = False
+
+    async def answer(self, exchange: Exchange) -> None:
+        """Tell another node how far those of the segments asked about go that are led here."""
+        await self._node.primaries.answer(exchange, self._how_far)
+
+    async def _how_far(self, led: Led) -> Message:
+        """Return the last id that is committed in segments that are led here."""
+        return Message(close_up_answer=pb.CloseUpAnswer(last_id=int(self._node.core.watermark[led.segments].max())))
 
 
 def time_to_ask(exchange: Exchange) -> int:

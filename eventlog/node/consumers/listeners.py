@@ -168,7 +168,7 @@ class Listeners:
         if poll.WhichOneof("from") is None and not (poll.earliest or poll.latest or poll.state_first):
             await self._go_on(poll)
         is_state = is_state_read(poll)
-        reach = filter_after(record, await self._end() if is_state or poll.latest else _place(poll))
+        reach = filter_after(record, await self._node.reads.end_known() if is_state or poll.latest else _place(poll))
         poll.filter.CopyFrom(message_of(reach.spec))
         if reach.until_id and not is_state:
             poll.until_id = min(poll.until_id or ID_MAX, reach.until_id)
@@ -227,13 +227,7 @@ class Listeners:
     async def _are_reached(self, positions: Sequence[Position]) -> bool:
         """Return whether readers may be at all of these: those at another node may be a little ahead of this one, but not of all."""
         unseen = [_last_id(position) for position in positions if not self._is_seen(position)]
-        return not unseen or max(unseen) <= await self._end()
-
-    async def _end(self) -> int:
-        """Return an id at or above everything that was committed anywhere before this call."""
-        end: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        self._node.reads.end(lambda id_: None if end.done() else end.set_result(id_))
-        return await end
+        return not unseen or max(unseen) <= await self._node.reads.end_known()
 
     def _is_seen(self, position: Position) -> bool:
         """Return whether readers at this node see everything up to a position."""

@@ -2,15 +2,14 @@
 
 A watch is a pull of stored values as they are, judged by the digests of their keys. Those of one stretch of the log are computed
 once for all near caches that read it. A probe asks for more than news: for an item that says everything acknowledged anywhere
-before the probe has been looked at; then all primaries are asked first how far they are, once for all that ask at a time.
+before the probe has been looked at; then all primaries are asked first how far they are (`HowFar`).
 """
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable
 from copy import copy
 from functools import partial
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
@@ -22,14 +21,13 @@ from eventlog.hashing import hash_keys
 from eventlog.ids import ID_MAX
 from eventlog.limits import ANSWER_BYTES_DEFAULT, CLOSE_UP_MS_MAX, NEAR_DIGESTS_MAX, NEAR_ENTRIES_MAX
 from eventlog.node.background import aside
-from eventlog.node.cluster.primaries import Led, Primaries
+from eventlog.node.cluster.primaries import HowFar
 from eventlog.node.reading.answers import Reads
 from eventlog.node.reading.closing import Closing
 from eventlog.node.reading.pulls import Delivered, Pull
 from eventlog.read.answer import Limits
 from eventlog.read.cursor import Cursor
 from eventlog.read.near import Digests, Interest
-from eventlog.replication import Replication
 from eventlog.transport.connection import Exchange
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message
@@ -38,8 +36,6 @@ _STATE = "near"  # of a connection: its watches by opaque
 _INLINE_EVENTS = 1_000  # hashing more keys than this takes the loop too long
 _STRETCHES = 64  # of the log, whose digests are kept for other near caches
 _LIMITS = Limits(nbytes=ANSWER_BYTES_DEFAULT, is_raw=True)
-_HOW_FAR_MS = 1_000  # for primaries to say how far they are; then the probes are not answered, and others come
-_PAUSES = 2  # as long as it took to ask them: at most a third of the time goes into it
 
 Stretch = tuple[int, int, int]  # cache, after, upto
 Keys = tuple[Digests, Ints]  # digest and id of each event
@@ -48,13 +44,10 @@ Keys = tuple[Digests, Ints]  # digest and id of each event
 class NearGround(Protocol):
     """What this module needs of the node."""
 
-    core: Replication
-    primaries: Primaries
+    how_far: HowFar
     segments: int
     closing: Closing
     reads: Reads
-
-    def own(self, task: "asyncio.Task[Any]") -> None: ...
 
 
 class NearReaders:
@@ -64,8 +57,6 @@ class NearReaders:
         self._node = node
         self.entries_max = entries_max  # of one near cache
         self._stretches: OrderedDict[Stretch, asyncio.Future[Keys]] = OrderedDict()
-        self._asking: list[Callable[[int | None], None]] = []
-        self._is_asking = False
         self.digests = 0
         self.peak = 0
 
@@ -103,44 +94,6 @@ class NearReaders:
             raise
         return found.result()
 
-    # ------------------------------------------------------------ how far everything goes
-
-    def end(self, done: Callable[[int | None], None]) -> None:
-        """Pass to `done` an id at or above everything acknowledged anywhere before this call; None where that cannot be known."""
-        self._asking.append(done)
-        if not self._is_asking:
-            self._is_asking = True
-            self._node.own(asyncio.get_running_loop().create_task(self._ask(), name="near_end"))
-
-    async def _ask(self) -> None:
-        loop = asyncio.get_running_loop()
-        try:
-            while self._asking:
-                asking, self._asking = self._asking, []
-                began = loop.time()
-                end = await self._end()
-                for done in asking:
-                    done(end)
-                await asyncio.sleep(_PAUSES * (loop.time() - began))
-        finally:
-            self._is_asking = False
-
-    async def _end(self) -> int | None:
-        question = Message(close_up=pb.CloseUp())
-        try:
-            told = await self._node.primaries.ask(question, self._how_far, timeout_ms=_HOW_FAR_MS)
-        except EventLogError:
-            return None
-        return max(one.close_up_answer.last_id for one in told)
-
-    async def answer(self, exchange: Exchange) -> None:
-        """Tell another node how far those of the segments asked about go that are led here."""
-        await self._node.primaries.answer(exchange, self._how_far)
-
-    async def _how_far(self, led: Led) -> Message:
-        """Return the last id that is committed in segments that are led here."""
-        return Message(close_up_answer=pb.CloseUpAnswer(last_id=int(self._node.core.watermark[led.segments].max())))
-
 
 def _keys_of(delivered: Delivered, *, after: int) -> Keys:
     if not delivered.events:
@@ -156,6 +109,7 @@ class NearWatcher:
     def __init__(self, readers: NearReaders, node: NearGround, exchange: Exchange) -> None:
         self._readers = readers
         self._reads = node.reads
+        self._how_far = node.how_far
         self._exchange = exchange
         request = exchange.message.near_watch
         pull = node.reads.begin(pb.Poll(cache_id=request.cache_id, after=request.after, latest=request.latest))
@@ -181,10 +135,10 @@ class NearWatcher:
     def probe(self, number: int) -> None:
         """Answer a probe as soon as everything acknowledged by now has been looked at."""
         self._probe = number
-        self._readers.end(partial(self._aim, number))
+        self._how_far.end(partial(self._aim, number))
 
-    def _aim(self, number: int, id_: int | None) -> None:
-        if id_ is not None:
+    def _aim(self, number: int, id_: int | EventLogError) -> None:
+        if not isinstance(id_, EventLogError):  # else it is not answered, and another probe comes
             self._target = (max(number, self._target[0]) if self._target else number, max(id_, self._target[1]) if self._target else id_)
             self.poke()
 

@@ -10,10 +10,9 @@ from eventlog.errors import BadMessage, EventLogError, InvalidArgument, NoEvents
 from eventlog.limits import CLOSE_UP_MS_MAX
 from eventlog.node.answering import see_through
 from eventlog.node.cluster.leaders import Leaders
-from eventlog.node.cluster.primaries import time_to_ask
+from eventlog.node.cluster.primaries import HowFar, time_to_ask
 from eventlog.node.consumers.listener_lag import Counted, ListenerLag
 from eventlog.node.consumers.listeners import KnownListener, Listeners
-from eventlog.node.consumers.near import NearReaders
 from eventlog.node.reading.answers import Reads, limit_once_seen, when_seen
 from eventlog.node.reading.closing import Closing
 from eventlog.node.reading.crowds import give as give_answer
@@ -37,6 +36,9 @@ class ReadingNode(StateNode, Protocol):
 
     @property
     def listeners(self) -> Listeners: ...
+
+    @property
+    def how_far(self) -> HowFar: ...
 
     def own(self, task: "asyncio.Task[Any]") -> None:
         """Keep a task until it ends."""
@@ -135,7 +137,7 @@ async def watch(node: ReadingNode, exchange: Exchange) -> None:
 class ClosingNode(Protocol):
     """What answering members about how far everything goes needs of a node."""
 
-    near: NearReaders
+    how_far: HowFar
     closing: Closing
 
     def own(self, task: "asyncio.Task[Any]") -> None: ...
@@ -144,7 +146,7 @@ class ClosingNode(Protocol):
 def close_up(node: ClosingNode, exchange: Exchange) -> None:
     """Promise a member that nothing with an id at or below one will be committed here any more; or tell how far named segments are."""
     if exchange.message.HasField("cover"):
-        work = see_through(exchange, node.near.answer(exchange))
+        work = see_through(exchange, node.how_far.answer(exchange))
         node.own(asyncio.get_running_loop().create_task(work, name="how_far"))
     else:
         node.closing.asked(exchange)
@@ -204,7 +206,7 @@ def log_ends(node: ReadingNode, exchange: Exchange) -> None:
     def seen(is_all: bool) -> None:  # noqa: FBT001 -- as `when_seen` has it
         node.reads.kept.first_id(cache, partial(say, is_behind=not is_all), owner=owner)
 
-    when_seen(node.reads, cache, seen, owner=owner, wait_ms=CLOSE_UP_MS_MAX)
+    when_seen(node.reads, node.how_far.end, cache, seen, owner=owner, wait_ms=CLOSE_UP_MS_MAX)
 
 
 class CountingNode(Protocol):

@@ -1,6 +1,5 @@
 """Requests about consumer groups, of their members and of operators. Whichever node they reach, the group's coordinator answers them."""
 
-import asyncio
 from dataclasses import replace
 from functools import cache, partial
 from typing import Annotated, Protocol, get_args
@@ -325,7 +324,7 @@ async def reset_group(node: GroupsHandlersGround, exchange: Exchange) -> None:
     segments = sorted(set(request.segments)) or list(range(node.segments))
     if segments[-1] >= node.segments:
         raise InvalidArgument(why=f"segment {segments[-1]} of {node.segments}")
-    end = await _end(node)
+    end = await node.reads.end_known()
     rows = []
     for running in chosen:
         await admin.check_empty(running)
@@ -351,13 +350,6 @@ def _target(request: "pb.ResetGroup", end: int) -> int:
         return 0
     wanted = {"latest": ID_MAX, "id": request.id}.get(to)
     return min(id_before(request.time_ms) if wanted is None else wanted, end)  # what is yet to come is not passed over
-
-
-async def _end(node: GroupsHandlersGround) -> int:
-    """Return the id up to which everything is there."""
-    end: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-    node.reads.end(lambda id_: None if end.done() else end.set_result(id_))
-    return await end
 
 
 async def delete_group(node: GroupsHandlersGround, exchange: Exchange) -> None:

@@ -209,12 +209,23 @@ class Reads:
         self._limit_until = asyncio.get_running_loop().time() + _LIMIT_S
         return self._limit
 
-    def end(self, done: Callable[[int], None], asked: Ints | None = None) -> None:
-        """Pass an id to `done` at or above everything of `asked` that was committed anywhere before, as far as nodes are reached."""
+    def end(self, done: Callable[[int | EventLogError], None], asked: Ints | None = None) -> None:
+        """Pass to `done` an id at or above everything of `asked` that was committed anywhere before, or that a reader was told before.
+
+        `NotPrimary` where a segment has no primary that is reached.
+        """
         if self._context.closing.is_alone:
             done(self.limit(asked))
         else:
-            self._context.closing.end(done)
+            self._context.closing.end(done, asked)
+
+    async def end_known(self, asked: Ints | None = None) -> int:
+        """Return what `end` passes on. Raises NotPrimary: a segment has no primary that is reached."""
+        told: asyncio.Future[int | EventLogError] = asyncio.get_running_loop().create_future()
+        self.end(lambda end: None if told.done() else told.set_result(end), asked)
+        if isinstance(end := await told, EventLogError):
+            raise end
+        return end
 
     # ------------------------------------------------------------ pulls
 
@@ -399,16 +410,16 @@ class Reads:
         pull.ends_at = ID_MAX
         if pull.deadline is None:
             self._deadlines.set(pull, CLOSE_UP_MS_MAX)
-        self._context.closing.end(partial(self._end_known, pull))
+        self._context.closing.end(partial(self._ends_at, pull), pull.cursor.asked)
         return pull.is_over or limit >= pull.ends_at
 
     def _is_end(self, pull: Pull, limit: int) -> bool:
         """Return whether there is nothing above `limit` that was committed before a pull began, as far as that is known."""
         return self._context.closing.is_alone if pull.ends_at is None else limit >= pull.ends_at
 
-    def _end_known(self, pull: Pull, id_: int) -> None:
-        if pull.ends_at == ID_MAX:
-            pull.ends_at = id_
+    def _ends_at(self, pull: Pull, end: int | EventLogError) -> None:
+        if pull.ends_at == ID_MAX and not isinstance(end, EventLogError):
+            pull.ends_at = end
             if self.rounds.remove(pull):
                 self._look(pull)
 
@@ -579,13 +590,20 @@ class FirstKept:
         self._take(Pull(cache=cache, cursor=cursor, until=ID_MAX, limits=limits, owner=owner, done=done, skips_trimmed=True))
 
 
-def when_seen(reads: Reads, cache: CacheState, done: Callable[[bool], None], *, owner: object, wait_ms: int) -> None:
+End = Callable[[Callable[[int | EventLogError], None]], None]
+"""Passes on an id at or above everything that was committed anywhere before, or why that cannot be known."""
+
+
+def when_seen(reads: Reads, end: End, cache: CacheState, done: Callable[[bool], None], *, owner: object, wait_ms: int) -> None:
     """Call `done` when readers see all that was committed anywhere before, or after `wait_ms`, with whether they do.
 
-    Never, when `owner` has let go.
+    `end` says how far that is. Never, when `owner` has let go.
     """
 
-    def reach(id_: int) -> None:
+    def reach(id_: int | EventLogError) -> None:
+        if isinstance(id_, EventLogError):
+            done(False)  # noqa: FBT003 -- one argument says it all
+            return
         reads.pull(
             Pull(
                 cache=cache,
@@ -599,12 +617,12 @@ def when_seen(reads: Reads, cache: CacheState, done: Callable[[bool], None], *, 
             )
         )
 
-    reads.end(reach)
+    end(reach)
 
 
 async def limit_once_seen(reads: Reads, cache: CacheState, *, owner: object, wait_ms: int) -> int:
     """Return the id up to which readers see everything that was committed anywhere before the call, or lower after `wait_ms`."""
     is_seen: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    when_seen(reads, cache, lambda _: None if is_seen.done() else is_seen.set_result(None), owner=owner, wait_ms=wait_ms)
+    when_seen(reads, reads.end, cache, lambda _: None if is_seen.done() else is_seen.set_result(None), owner=owner, wait_ms=wait_ms)
     await is_seen
     return reads.limit()

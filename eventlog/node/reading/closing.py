@@ -13,7 +13,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
-from eventlog.errors import ConnectionLost, EventLogError, Overloaded
+import numpy as np
+
+from eventlog.arrays import Ints, Mask
+from eventlog.errors import ConnectionLost, EventLogError, NotPrimary, Overloaded
 from eventlog.ids import FlakeClock
 from eventlog.limits import CLOSE_UP_MS_MAX
 from eventlog.read.watermark import LowWatermark, Promise, Promises, decode_promises, encode_promises
@@ -74,11 +77,23 @@ class _AskedPeer:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class _End:
-    """A question: how far does everything go that is committed by now? `missing`: whose request is to be answered yet."""
+    """A question: how far does everything go that is committed by now? `missing`: whose request is to be answered yet.
+
+    `told` are the segments whose primaries have said so; the question is about those `asked` for, None: all.
+    """
 
     missing: dict[int, int]
     last_id: int
-    done: Callable[[int], None]
+    told: Mask
+    asked: Ints | None
+    done: Callable[[int | EventLogError], None]
+
+    def say(self) -> None:
+        """Pass on what was found, or the first segment whose primary has not told."""
+        untold = np.flatnonzero(~self.told)
+        if self.asked is not None:
+            untold = np.intersect1d(untold, self.asked)
+        self.done(NotPrimary(segment=untold.item(0)) if len(untold) else self.last_id)
 
 
 class Closing:
@@ -133,8 +148,8 @@ class Closing:
 
     @property
     def is_alone(self) -> bool:
-        """Whether there is nobody else whose promise could be needed."""
-        return self._members is None or not self._members.incarnations
+        """Whether there is nobody else whose promise could be needed: a node that is cut off is not alone."""
+        return (self._members is None or not self._members.incarnations) and bool(self._promises.leads.all())
 
     @property
     def requests_due(self) -> int:
@@ -244,19 +259,23 @@ class Closing:
                 if asked.request is None and asked.pause is None:
                     self._ask(number, asked)
 
-    def end(self, done: Callable[[int], None]) -> None:
-        """Pass to `done` an id at or above everything that was committed anywhere before this call, as far as members are reached."""
+    def end(self, done: Callable[[int | EventLogError], None], asked: Ints | None = None) -> None:
+        """Pass to `done` an id at or above everything of `asked` (None: all) that was committed anywhere before this call.
+
+        `NotPrimary` where a segment has no primary that is reached. A primary that was deposed without knowing it counts as one: what must
+        not take less for all asks `HowFar`.
+        """
         peers = self._peers()
+        end = _End(missing={}, last_id=self._clock.last, told=self._promises.leads.copy(), asked=asked, done=done)
         if not peers:
-            done(self._clock.last)
+            end.say()
             return
-        end = _End(missing={}, last_id=self._clock.last, done=done)
         self._ends.append(end)
-        for number, asked in list(peers.items()):
-            is_busy = asked.request is not None and not asked.is_waiting
-            end.missing[number] = asked.requests + 1  # one that was sent before may be answered already
+        for number, peer in list(peers.items()):
+            is_busy = peer.request is not None and not peer.is_waiting
+            end.missing[number] = peer.requests + 1  # one that was sent before may be answered already
             if not is_busy:
-                self._ask(number, asked, at_once=True)
+                self._ask(number, peer, at_once=True)
 
     def refresh(self) -> None:
         """Ask for what can be promised now, unless that was a moment ago: also where nobody waits the low watermark goes on."""
@@ -325,7 +344,7 @@ class Closing:
             asked.promised = max(asked.promised, min((promise.id for promise in found), default=asked.asked_id))
         for promise in believed:
             self._low.hear(promise)
-        self._is_told(number, request)
+        self._is_told(number, request, believed)
         self._on_heard(sender, believed)
         if asked.request is None:
             self._go_on(number, asked, is_whole=is_whole)
@@ -358,8 +377,8 @@ class Closing:
         self._is_told(number, None)
         self._pause(number, asked, self.times.follow_ms / 1000)
 
-    def _is_told(self, number: int, request: int | None) -> None:
-        """Count a peer as having said how far it is, or (None) as one that cannot say."""
+    def _is_told(self, number: int, request: int | None, promises: Sequence[Promise] = ()) -> None:
+        """Count a peer as having said how far it is in what it leads, or (None) as one that cannot say."""
         asked = self._asked.get(number)
         for end in list(self._ends):
             wanted = end.missing.get(number)
@@ -367,9 +386,11 @@ class Closing:
                 continue
             del end.missing[number]
             end.last_id = max(end.last_id, asked.last_id if asked is not None else 0)
+            for promise in promises:
+                end.told[promise.segments] = True
             if not end.missing:
                 self._ends.remove(end)
-                end.done(end.last_id)
+                end.say()
 
 
 def _cancel(asked: _AskedPeer) -> None:

@@ -37,9 +37,7 @@ async def serve_watch(reads: Reads, exchange: Exchange) -> None:
     wait_ms = pull.wait_ms or None
     if not watch.follow:
         # what is committed by now is the end; a log that goes on growing is left at that id
-        found: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        reads.end(lambda id_: None if found.done() else found.set_result(id_), pull.cursor.asked)
-        pull.ends_at = await found
+        pull.ends_at = await reads.end_known(pull.cursor.asked)
         pull.until = min(pull.until, pull.ends_at)
     items = _Items(reads, pull)
     exchange.on_end = items.end

@@ -341,11 +341,9 @@ class StateReads:
             return False
         if not all(self._node.forwarding.leads(segment) or self._is_copied(segment) for segment in segments):
             return False
-        end: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        self._node.reads.end(lambda id_: None if end.done() else end.set_result(id_), np.array(segments))
         try:
-            await self._reach(cache, segments, await end)
-        except Unavailable:
+            await self._reach(cache, segments, await self._node.reads.end_known(np.array(segments)))
+        except (NotPrimary, Unavailable):
             return False
         return True
 

@@ -169,7 +169,7 @@ def test_who_waits_for_an_id_alone_needs_no_events():
         cache = node.cache()
         without_events(node, cache)
         seen = asyncio.get_running_loop().create_future()
-        when_seen(node.reads, cache, lambda _: seen.set_result(node.reads.limit()), owner=None, wait_ms=30_000)
+        when_seen(node.reads, node.reads.end, cache, lambda _: seen.set_result(node.reads.limit()), owner=None, wait_ms=30_000)
         node.now_ms += 1_000
         assert await asyncio.wait_for(seen, 60) > 0
         without_events(node, cache)

@@ -119,11 +119,11 @@ def test_a_near_cache_s_probe_is_answered_when_all_primaries_have_said_how_far_t
         asker = cluster.nodes[0]
         victim, heir = cluster.nodes[1:]
         inherited = {segment for segment, number in successors(cluster, victim).items() if number == heir.node.number}
-        answers: list[int | None] = []
+        answers: list[int | EventLogError] = []
 
-        async def probe() -> int | None:
+        async def probe() -> int | EventLogError:
             count = len(answers)
-            asker.node.near.end(answers.append)
+            asker.node.how_far.end(answers.append)
             await cluster.until(lambda: len(answers) > count)
             return answers[-1]
 
@@ -134,7 +134,7 @@ def test_a_near_cache_s_probe_is_answered_when_all_primaries_have_said_how_far_t
             await victim.kill()
             left = {asker.node.number, heir.node.number}
             await cluster.until(lambda: {asker.node.leader_of(segment) for segment in range(SEGMENTS)} == left)
-            assert await probe() is None
+            assert isinstance(await probe(), PrimariesMissing)
             assert not heir.node.replicas.serving[list(inherited)].any()
             assert heir.node.replicas.serving.any(), "it answers for others"
         await cluster.until(lambda: sum(int(node.replicas.serving.sum()) for node in cluster.up) == SEGMENTS)

@@ -1,12 +1,12 @@
 """The last events of a cache of three nodes, counted by the primaries of its segments."""
 
 import asyncio
-from contextlib import closing
+from contextlib import closing, suppress
 
 import pytest
 
 import eventlog
-from eventlog.errors import InvalidArgument, NoEvents, Unavailable
+from eventlog.errors import InvalidArgument, NoEvents, NotPrimary, Unavailable
 from eventlog.transport.connect import connect as dial
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message
@@ -88,6 +88,33 @@ def test_a_read_that_ends_waits_for_what_was_written_before_it(tmp_path):
                 asyncio.get_running_loop().call_later(1, lonely.join_again)
                 assert [event.key async for event in cache.events()][-1] == key
                 assert not (await cache.log_ends(whole=True)).is_behind
+
+    run(act())
+
+
+def test_a_node_that_is_cut_off_takes_what_it_knows_for_the_end_of_nothing(tmp_path):
+    async def act():
+        async with cluster_of(tmp_path) as cluster:
+            await until_spread(cluster)
+            lonely, other = cluster.nodes[0], cluster.nodes[1]
+            async with client_of(cluster, 1) as client:
+                cache = await filled(client)
+                asked = (await cache.info()).id
+                with closing(await dial("127.0.0.1", lonely.port)) as connection:
+                    lonely.cut_off()
+                    key = next(key for n in range(1_000) if cluster.leader((key := f"new{n}").encode()) is other.node)
+                    made = await cache.put(key, 1, timeout_ms=60_000)
+                    poll = pb.Poll(cache_id=asked, max_events=1_000)
+                    polled = (await connection.request(Message(poll=poll), timeout_ms=30_000)).message.poll_answer
+                    assert polled.last_id < made.id
+                    assert not polled.end
+                    with suppress(NotPrimary):
+                        ends = await connection.request(Message(log_ends=pb.LogEnds(cache_id=asked)), timeout_ms=30_000)
+                        assert ends.message.log_ends_answer.is_behind
+                    with pytest.raises(NotPrimary):
+                        async for _ in connection.stream(Message(watch=pb.Watch(poll=poll))):
+                            pass
+                    lonely.join_again()
 
     run(act())
 

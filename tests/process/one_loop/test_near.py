@@ -10,7 +10,16 @@ from eventlog.client.cache import Cache
 from eventlog.client.near.near_cache import NearCache
 from eventlog.client.near.table import MISS
 from eventlog.clock import now_s
-from eventlog.errors import ClientClosed, InvalidArgument, NoEvents, NoState, Overloaded, VersionMismatch
+from eventlog.errors import (
+    ClientClosed,
+    EventLogError,
+    InvalidArgument,
+    NoEvents,
+    NoState,
+    Overloaded,
+    PrimariesMissing,
+    VersionMismatch,
+)
 from eventlog.hashing import hash_key
 from eventlog.limits import NEAR_ENTRIES_MAX
 from eventlog.transport.connect import connect as dial
@@ -198,16 +207,16 @@ def test_with_a_primary_out_of_reach_nothing_is_served_from_memory(tmp_path: Pat
         await kept(near, "a")
         (serving,) = [node for node in cluster.up if node.near.digests]
         others = [running for running in cluster.nodes if running.node is not serving]
-        answers: list[int | None] = []
-        serving.near.end(answers.append)
+        answers: list[int | EventLogError] = []
+        serving.how_far.end(answers.append)
         await until(lambda: len(answers) == 1)
-        assert answers[0] is not None
+        assert isinstance(answers[0], int)
         for running in others:
             running.cut_off()
         await until(lambda: not serving.peers.incarnations)
-        serving.near.end(answers.append)
+        serving.how_far.end(answers.append)
         await until(lambda: len(answers) == 2)
-        assert answers[1] is None
+        assert isinstance(answers[1], PrimariesMissing)
         for running in others:
             running.join_again()
         await until(lambda: len(serving.peers.incarnations) == 2)

@@ -40,7 +40,7 @@ class Told:
 
 
 class Asker(ClientHost):
-    """Puts entries and clears them, registers listeners and lists them, and has nodes ask how far everything goes."""
+    """Puts entries and clears them, registers listeners and lists them, and asks how far everything goes."""
 
     def __init__(self, world: ClusterWorld, number: int, told: Told) -> None:
         super().__init__(world, number)
@@ -63,7 +63,8 @@ class Asker(ClientHost):
 
     async def _ask(self, client: Any) -> None:
         chance, cache = self.world.chance, client.cache(CLEARED)
-        act = chance.choice((self._fill, self._register, self._register, self._clear, self._list, self._list, self._probe, self._probe))
+        register, look = (self._register, self._register), (self._list, self._list, self._probe, self._probe, self._ends)
+        act = chance.choice((self._fill, *register, self._clear, *look))
         await act(client if act == self._list else cache)
 
     async def _fill(self, cache: Any) -> None:
@@ -98,17 +99,30 @@ class Asker(ClientHost):
             if there and there < newest and name not in listed:
                 self._told.doubts.append(f"a list has a listener that was asked for when {name} was there, and not {name}")
 
+    async def _ends(self, cache: Any) -> None:
+        before = self._last_acknowledged()
+        ends = await cache.log_ends()
+        self.world.reached["end told"] += not ends.is_behind
+        if not ends.is_behind and ends.last_id < before:
+            self._told.short.append((before, ends.last_id))
+
+    def _last_acknowledged(self) -> int:
+        return max((one.id for one in self.world.history.appends.values() if one.fate is Fate.ACKNOWLEDGED), default=0)
+
     async def _probe(self, _cache: Any) -> None:
         world, told = self.world, self._told
         host: ClusterHost = world.chance.choice(world.hosts)
         node, loop = host.node, host.loop
         if node is None or loop is None or host.is_paused:
             return
-        before = max((one.id for one in world.history.appends.values() if one.fate is Fate.ACKNOWLEDGED), default=0)
+        before = self._last_acknowledged()
 
-        def heard(end: int | None) -> None:
-            world.reached["probe not answered" if end is None else "probe answered"] += 1
-            if end is not None and end < before:
+        def heard(end: int | EventLogError) -> None:
+            if isinstance(end, EventLogError):
+                world.reached["probe not answered"] += 1
+                return
+            world.reached["probe answered"] += 1
+            if end < before:
                 told.short.append((before, end))
 
-        loop.run_now(lambda: node.near.end(heard))
+        loop.run_now(lambda: node.how_far.end(heard))

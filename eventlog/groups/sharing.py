@@ -28,13 +28,22 @@ STILL_READS: Final = 4  # one in so many is of segments that stand still
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settled:
-    """What became of an event that a member had. `after_ms` -1: as long as the back-off says."""
+    """What became of an event that a member had. `after_ms` -1: as long as the back-off says.
+
+    `deliveries` says of which time that it was handed out, 0: of the last one. So what is said twice happens once.
+    """
 
     segment: int
     id: int
     verdict: int
     after_ms: int = -1
     reason: str = ""
+    deliveries: int = 0
+
+    @property
+    def has_it_again(self) -> bool:
+        """Whether the event is to be handed out again."""
+        return self.verdict in (AGAIN, GIVEN_BACK)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -214,8 +223,10 @@ class Sharing:
                 raise InvalidArgument(why=f"segment {row.segment} of {len(self.queues)}")
             task = queue.held(row.id, member)
             if task is None:
-                stale += not (row.id in queue.done or row.id <= queue.place.id)
+                stale += not queue.knows(row.id, again_after=row.deliveries if row.has_it_again else 0)
                 continue
+            if row.has_it_again and row.deliveries not in (0, task.deliveries):
+                continue  # it was, and to the same member
             self._settle_one(task, row, changes, now_ms)
         if stale:
             why = f"{stale} of {len(rows)} events are not its own any more"

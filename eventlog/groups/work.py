@@ -157,6 +157,13 @@ class SegmentQueue:
         task = self.tasks.get(id_)
         return task if task is not None and task.member == member else None
 
+    def knows(self, id_: int, *, again_after: int) -> bool:
+        """Return whether what is said of an event that nobody has is so already: it is done, or waits after so many deliveries."""
+        task = self.tasks.get(id_)
+        if task is not None:
+            return task.member == NOBODY and 0 < task.deliveries == again_after
+        return id_ in self.done or id_ <= self.place.id
+
     def finish(self, task: QueuedEvent) -> None:
         """Note that an event is done."""
         del self.tasks[task.id]

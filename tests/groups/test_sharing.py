@@ -129,6 +129,28 @@ def test_what_is_not_settled_in_time_is_another_member_s_and_the_first_is_told()
     settle(work, (1, DONE))  # said once more it is true by now
 
 
+def test_what_is_said_twice_of_one_delivery_happens_once():
+    work = sharing(Group("m", "other"), row(1))
+    again = Settled(segment=0, id=1, verdict=AGAIN, after_ms=100, deliveries=1)
+
+    def say(settled: Settled, *, now_ms: int) -> None:
+        work.settle("m", [settled], ShareChanges(), now_ms=now_ms)
+
+    assert take(work) == [1]
+    say(again, now_ms=0)
+    say(again, now_ms=50)
+    assert work.next_ms == 100, "the second time moved nothing"
+    assert take(work, sequence=2, now_ms=100) == [1]
+    say(again, now_ms=100)
+    say(Settled(segment=0, id=1, verdict=GIVEN_BACK, deliveries=1), now_ms=100)
+    assert work.queues[0].held(1, "m") is not None, "what is said of the first delivery is not about the second"
+    say(replace(again, deliveries=2), now_ms=100)
+    assert take(work, "other", now_ms=200) == [1]
+    with pytest.raises(StaleMember):
+        say(replace(again, deliveries=2), now_ms=200)
+    assert work.queues[0].tasks[1].deliveries == 3
+
+
 def test_an_answer_that_got_lost_is_handed_out_again_without_counting():
     work = sharing(Group("m", "other"), row(1), row(2))
     assert take(work, limit=2) == [1, 2]

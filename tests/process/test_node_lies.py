@@ -267,7 +267,7 @@ def test_more_rows_than_there_can_be_are_not_looked_at(tmp_path):
     async def act(connection: Connection, _: NodeProcess) -> None:
         handed_out_max = SEGMENTS * WORK_WINDOW_MAX
         whose = {"group": "g", "cache_id": 1, "member": "m"}
-        ids, rows = np.arange(handed_out_max + 1), [(0, 1, 0, 0, "")] * (handed_out_max + 1)
+        ids, rows = np.arange(handed_out_max + 1), [(0, 1, 0, 0, "", 1)] * (handed_out_max + 1)
         take, settle = Message(take_tasks=TakeTasks(**whose)), Message(settle_tasks=SettleTasks(**whose))
         for count, code in ((handed_out_max, "GROUP_NOT_FOUND"), (handed_out_max + 1, "BAD_MESSAGE")):
             take.take_tasks.holding, settle.settle_tasks.tasks = count, count

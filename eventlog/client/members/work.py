@@ -29,7 +29,7 @@ PREFETCH_DEFAULT = 16
 TAKE_WAIT_MS = 2_000
 TAKE_MS_MAX = TAKE_WAIT_MS + 3_000
 _DONE, _AGAIN, _REJECTED, _GIVEN_BACK = range(4)
-Verdict = tuple[int, int, int, int, str]  # segment, id, verdict, milliseconds, reason
+Verdict = tuple[int, int, int, int, str, int]  # segment, id, verdict, milliseconds, reason, deliveries
 Unsent = tuple[Verdict, "asyncio.Future[None]"]
 
 
@@ -98,7 +98,7 @@ class Task:
         if not isinstance(reason, str):
             raise InvalidArgument(why=f"a reason is a text, not {type(reason).__name__}: give str(error)")
         sent = reason.encode("utf-8", "backslashreplace").decode()  # what an error says may hold half a character
-        await self._consumer.settle((self.event.segment, self.event.id, verdict, after_ms, sent))
+        await self._consumer.settle((self.event.segment, self.event.id, verdict, after_ms, sent, self.deliveries))
 
 
 def _always(_: Event) -> bool:
@@ -141,7 +141,7 @@ class WorkConsumer(JoinedMember):
 
     async def _give_back(self) -> None:
         """Let others have at once what no application has seen."""
-        given_back = [(task.event.segment, task.event.id, _GIVEN_BACK, -1, "") for task in self._ready]
+        given_back = [(task.event.segment, task.event.id, _GIVEN_BACK, -1, "", task.deliveries) for task in self._ready]
         self._ready.clear()
         self._holding.difference_update(verdict[1] for verdict in given_back)  # should this not be heard, the next request says so
         if given_back:

@@ -266,9 +266,12 @@ async def settle_tasks(node: GroupsHandlersGround, exchange: Exchange) -> None:
     exchange.answer(Message(done=Done()))
 
 
+SettledRow = tuple[int, int, int, int, str, int]  # as in `Settled`
+
+
 @cache
-def _decoder(rows_max: int) -> "msgspec.msgpack.Decoder[list[tuple[int, int, int, int, str]]]":
-    return msgspec.msgpack.Decoder(Annotated[list[tuple[int, int, int, int, str]], msgspec.Meta(max_length=rows_max)])
+def _decoder(rows_max: int) -> "msgspec.msgpack.Decoder[list[SettledRow]]":
+    return msgspec.msgpack.Decoder(Annotated[list[SettledRow], msgspec.Meta(max_length=rows_max)])
 
 
 def _settled(body: memoryview, count: int, *, at_most: int) -> list[Settled]:
@@ -278,7 +281,10 @@ def _settled(body: memoryview, count: int, *, at_most: int) -> list[Settled]:
         raise BadMessage(why=f"settled tasks: {error}") from error
     if len(rows) != count:
         raise BadMessage(why=f"{len(rows)} settled tasks instead of {count}")
-    return [_checked(Settled(segment=row[0], id=row[1], verdict=row[2], after_ms=row[3], reason=row[4])) for row in rows]
+    return [
+        _checked(Settled(segment=segment, id=id_, verdict=verdict, after_ms=after_ms, reason=reason, deliveries=deliveries))
+        for segment, id_, verdict, after_ms, reason, deliveries in rows
+    ]
 
 
 def _checked(row: Settled) -> Settled:

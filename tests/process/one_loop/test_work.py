@@ -250,10 +250,10 @@ def test_numbers_that_could_not_be_kept_are_refused(tmp_path):
                 (task,) = await tasks_of(consumer, 1)
                 at = task.event.segment
                 for row in (
-                    (at, task.id, AGAIN, TASK_DELAY_MS_MAX + 1, ""),
-                    (at, task.id, AGAIN, -2, ""),
-                    (at, ID_MAX + 1, DONE, -1, ""),
-                    (at, task.id, len(VERDICTS), -1, ""),
+                    (at, task.id, AGAIN, TASK_DELAY_MS_MAX + 1, "", 1),
+                    (at, task.id, AGAIN, -2, "", 1),
+                    (at, ID_MAX + 1, DONE, -1, "", 1),
+                    (at, task.id, len(VERDICTS), -1, "", 1),
                 ):
                     with pytest.raises(InvalidArgument):
                         await consumer.settle(row)

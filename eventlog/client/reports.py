@@ -44,6 +44,8 @@ class Answer:
 class LogEnds:
     """Where a cache's log begins and ends. `first_id` is None if nothing is kept; `last_id` is the low watermark.
 
+    `events` are kept in the segments that the node has a copy of which was asked: all of them where there are no more nodes than replicas.
+
     `stalled` are the segments that hold it, where it stands still: there is more above it. `tail_id` is the id behind which the last
     events are, as many as were asked about, 0 where there are no more than these; None where that was not asked.
     `is_behind`: something that was committed before the question may lie above `last_id`, in a segment that nobody leads now.

@@ -65,6 +65,11 @@ class Cursor:
         return self._scalar if self.asked is None else int(self._ids.min())
 
     @property
+    def last(self) -> int:
+        """Return the segment that is furthest behind, any of them where they stand together."""
+        return 0 if self.asked is None else int(self.asked[self._ids.argmin()])
+
+    @property
     def key(self) -> tuple[bytes, int]:
         """Return what two cursors at the same place share."""
         if self._key is None:

@@ -65,6 +65,17 @@ class HandClock:
         return node.last_id
 
 
+class FakeHowFar:
+    """Takes for what primaries say what reading knows: where nobody is cut off or deposed it is the same."""
+
+    def __init__(self, reads: Reads) -> None:
+        self.end = reads.end
+        self._reads = reads
+
+    async def ask(self, segments: Sequence[int] = ()) -> int:
+        return await self._reads.end_known(np.array(segments) if segments else None)
+
+
 @dataclass
 class FakeNode:
     """What `ReadContext` asks for, and `write` as the one way in."""
@@ -118,8 +129,8 @@ class FakeNode:
         return NODE_NUMBER
 
     @property
-    def how_far(self) -> Reads:
-        return self.reads  # whose `end` is what the primaries say, where there is one
+    def how_far(self) -> FakeHowFar:
+        return FakeHowFar(self.reads)
 
     def own(self, task: "asyncio.Task[Any]") -> None:
         self.tasks.add(task)

@@ -69,7 +69,7 @@ class CacheReads(CacheByKey):
     # ------------------------------------------------------------ events
 
     async def log_ends(self, *, tail: int | None = None, segments: Collection[int] | None = None, whole: bool = False) -> LogEnds:
-        """Return the first id kept, the low watermark and the number of events kept.
+        """Return the first id kept, the low watermark and how many events are kept, as far as the node asked has them.
 
         With `whole` everything that was committed before the call lies at or below the low watermark: a failover is waited for.
 

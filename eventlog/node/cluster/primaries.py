@@ -238,8 +238,9 @@ class HowFar:
             self._is_asking = True
             self._node.own(asyncio.get_running_loop().create_task(self._ask_for_all(), name="how_far"))
 
-    async def _ask(self) -> int:
-        told = await self._node.primaries.ask(Message(close_up=pb.CloseUp()), self._how_far, timeout_ms=_HOW_FAR_MS)
+    async def ask(self, segments: Sequence[int] = ()) -> int:
+        """Return an id at or above everything of `segments` (none: all) acknowledged anywhere before. Raises PrimariesMissing."""
+        told = await self._node.primaries.ask(Message(close_up=pb.CloseUp()), self._how_far, segments=segments, timeout_ms=_HOW_FAR_MS)
         return max(one.close_up_answer.last_id for one in told)
 
     async def _ask_for_all(self) -> None:
@@ -249,7 +250,7 @@ class HowFar:
                 asking, self._asking = self._asking, []
                 began = loop.time()
                 try:
-                    end: int | EventLogError = await self._ask()
+                    end: int | EventLogError = await self.ask()
                 except EventLogError as error:
                     end = error
                 for done in asking:

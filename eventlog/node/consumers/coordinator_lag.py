@@ -94,7 +94,8 @@ class GroupLag:
     async def _counted(self, cache: CacheState, places: Mapping[int, Place]) -> dict[int, Lag]:
         """Return the lag in those segments that this node leads, confirmed by their in-sync sets."""
         led = await self._node.freshness.proven(segment for segment in places if self._node.replicas.serving[segment])
-        return await aside(partial(self._count, cache, {segment: places[segment] for segment in led}))
+        found = await aside(partial(self._count, cache, {segment: places[segment] for segment in led}))
+        return {segment: lag for segment, lag in found.items() if self._node.replicas.serving[segment]}  # else its copy may be gone
 
     def _count(self, cache: CacheState, places: Mapping[int, Place]) -> dict[int, Lag]:
         now = self._node.clock.physical_ms()

@@ -100,11 +100,11 @@ class Inner:
         return (term, int(self._node.core.watermark[self.segment(route)])) if term else None
 
     async def stands(self, route: bytes, mark: tuple[int, int]) -> bool:
-        """Return whether a mark is that of the route now, and this node confirmed as its primary since this was called."""
+        """Return whether a mark is that of the route now, and this node was confirmed as its primary within a second."""
         if self.mark(route) != mark:
             return False
         try:
-            await self._check_fresh(self.segment(route))
+            await self.check_led(self.segment(route))
         except Unavailable:
             return False
         return True
@@ -147,7 +147,7 @@ class Inner:
 
         async def once() -> StoredEntry | None:
             if self._node.forwarding.leads(segment):
-                await self._check_fresh(segment)
+                await self.check_led(segment)
                 data = await self._node.entries.get(entry_key(segment, found.cache_id, key))
                 return visible(data, now=self._node.now_2020(), cache=found)
             answer = (await self._send(segment, Message(get=pb.Get(cache_id=found.cache_id, key=key)))).message.get_answer
@@ -198,7 +198,7 @@ class Inner:
         return rows
 
     async def _own_entries(self, cache: CacheState, prefix: bytes, segment: int) -> list[tuple[bytes, StoredEntry]]:
-        await self._check_fresh(segment)
+        await self.check_led(segment)
         rows: list[tuple[bytes, StoredEntry]] = []
         after: bytes | None = None
         pace = PageRows()
@@ -214,7 +214,8 @@ class Inner:
             raise NotPrimary(segment=segment)  # what was read may be of a copy that is no more
         return rows
 
-    async def _check_fresh(self, segment: int) -> None:
+    async def check_led(self, segment: int) -> None:
+        """Raise NotPrimary unless another member of the in-sync set has confirmed within a second that this node leads a segment."""
         if not self._node.freshness.is_fresh(segment):
             await self._node.freshness.refresh(segment)
 
@@ -318,8 +319,8 @@ class Inner:
         now = asyncio.get_running_loop().time()
         found = self._find(name)
         if found is None and now >= self._looked_at.get(name, 0.0):
-            self._looked_at[name] = now + _LOOK_AGAIN_S
             await self._node.cache_changes.follow()
+            self._looked_at[name] = now + _LOOK_AGAIN_S  # others that come meanwhile look as well: what failed has said nothing
             found = self._find(name)
         return found
 

@@ -120,6 +120,7 @@ class ListenerHome:
         await self._read([segment])
         kept = self._kept.get(listener)
         if kept is None:
+            await self._node.inner.check_led(segment)  # one that was deposed does not know what was registered since
             raise ListenerNotFound(listener=listener)
         return kept
 

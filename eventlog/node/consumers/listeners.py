@@ -349,7 +349,7 @@ class Listeners:
         if self._node.is_stopping:
             return
         for listener, progress in own.items():
-            if listener in self._known:
+            if self._known.pop(listener, None) is not None:  # its home may have altered or removed it: the next poll asks
                 self._due_again(listener, progress)
         self._answered(number)
 

@@ -282,8 +282,7 @@ class Transactions:
             keys = _keys_of([block for attempt in request.attempts for block in await self._staged(attempt, segment)])
         except StageLost as error:
             raise StageExpired(attempt=error.attempt) from error
-        if not node.freshness.is_fresh(segment):
-            await node.freshness.refresh(segment)
+        await node.freshness.prove([segment])  # an insert that is decided upon is written, whatever another primary has written since
         for low in range(0, len(keys), _LOOKED_UP_AT_ONCE):
             some = keys[low : low + _LOOKED_UP_AT_ONCE]
             found = await node.entries.find(cache, [(segment, key) for key in some], now=node.now_2020())

@@ -30,7 +30,8 @@ from eventlog.node.consumers.listener_lag import offsets_after
 from eventlog.node.consumers.listeners import Listeners
 from eventlog.node.copying.replicate import Replicas
 from eventlog.node.copying.trimmed_copies import TrimmedCopies
-from eventlog.node.reading.answers import Reads, limit_once_seen
+from eventlog.node.reading.answers import Reads
+from eventlog.node.reading.ends import limit_soon
 from eventlog.node.reclaiming import Reclaiming
 from eventlog.node.writing.storage import StorageThread
 from eventlog.read.steps import StepIndex
@@ -268,7 +269,7 @@ class Retention:
             logs, holds, ceiling = await self._ask_all(cache, flush=False)
             plan, look, is_new, _ = self._look_at(cache, merged(logs), holds)
             if plan.removes or is_new or (is_forced and not limits_of(cache).are_none):
-                committed = await limit_once_seen(self._node.reads, cache, owner=self, wait_ms=_SEEN_MS_MAX)
+                committed = await limit_soon(self._node.reads, cache, owner=self, wait_ms=_SEEN_MS_MAX)
                 logs, holds, ceiling = await self._ask_all(cache, flush=True)
                 ceiling = min(ceiling, committed)
                 plan = self._plan(cache, merged(logs), holds, ceiling=ceiling)

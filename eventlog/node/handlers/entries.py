@@ -1,6 +1,6 @@
 """Requests that read the current state: get, get many, keys, size."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from itertools import groupby, pairwise
 from typing import Protocol
@@ -74,6 +74,8 @@ async def get(node: EntriesHandlersGround, exchange: Exchange) -> None:
     now = node.now_2020()
     entry = visible(await node.entries.get(entry_key(segment, cache.cache_id, request.key)), now=now, cache=cache)
     _check_kept(cache)
+    if request.consistency != Consistency.ANY:
+        _check_led(node, [segment])
     message = Message()
     answer = message.get_answer
     answer.epoch = int(node.core.epochs[segment])
@@ -122,6 +124,8 @@ async def _find(node: EntriesHandlersGround, exchange: Exchange, cache: CacheSta
     vouched = {segment: node.forwarding.vouched_id(segment) for segment, _ in own}  # first, as in `get`
     now = node.now_2020()
     entries = await node.entries.find(cache, own, now=now) if own else []
+    if not is_any:
+        _check_led(node, {segment for segment, _ in own})
     found = [_row(key, entry, now=now, applied_id=vouched[segment]) for (segment, key), entry in zip(own, entries, strict=True)]
     if len(own) == len(keys):
         return found
@@ -196,15 +200,22 @@ async def _send_segment(node: EntriesHandlersGround, exchange: Exchange, cache: 
         page = Page(segment=where.segment, after=after, prefix=where.prefix, rows=pace.rows)
         rows, after = await node.entries.page(cache, page, now=node.now_2020())
         _check_kept(cache)
-        if not node.forwarding.leads(where.segment):
-            raise NotPrimary(segment=where.segment)  # what was read may be of a copy that is no more
+        _check_led(node, [where.segment])
         pace.saw(len(rows), sum(len(entry.value) for _, entry in rows))
         rows = rows[: where.rows - sent]
         sent += len(rows)
         await _send(exchange, [EntryRow(key, entry.value if request.values else b"", entry.version) for key, entry in rows])
         if after is None:
             break
+    _check_led(node, [where.segment])  # of a copy that was given away there are no entries
     return sent
+
+
+def _check_led(node: EntriesHandlersGround, segments: Iterable[int]) -> None:
+    """Raise NotPrimary for what is not led here any more: what was read may be of a copy that is gone."""
+    for segment in segments:
+        if not node.forwarding.leads(segment):
+            raise NotPrimary(segment=segment)
 
 
 async def _send(exchange: Exchange, rows: Sequence[EntryRow], *, has_metadata: bool = False) -> None:

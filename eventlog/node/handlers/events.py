@@ -13,10 +13,11 @@ from eventlog.node.cluster.leaders import Leaders
 from eventlog.node.cluster.primaries import HowFar, time_to_ask
 from eventlog.node.consumers.listener_lag import Counted, ListenerLag
 from eventlog.node.consumers.listeners import KnownListener, Listeners
-from eventlog.node.reading.answers import Reads, limit_once_seen, when_seen
+from eventlog.node.reading.answers import Reads
 from eventlog.node.reading.closing import Closing
 from eventlog.node.reading.crowds import give as give_answer
 from eventlog.node.reading.crowds import refuse as refuse_answer
+from eventlog.node.reading.ends import limit_soon, when_seen
 from eventlog.node.reading.filters import spec_of
 from eventlog.node.reading.pulls import Delivered, Pull, is_state_read
 from eventlog.node.reading.state_first import StateNode, answer_state, send_state
@@ -131,7 +132,7 @@ async def watch(node: ReadingNode, exchange: Exchange) -> None:
         raise InvalidArgument(why="a listener is polled, and not watched")
     if is_state_read(exchange.message.watch.poll) and not await send_state(node, exchange):
         return
-    await serve_watch(node.reads, exchange)
+    await serve_watch(node.reads, node.how_far, exchange)
 
 
 class ClosingNode(Protocol):
@@ -185,7 +186,7 @@ def log_ends(node: ReadingNode, exchange: Exchange) -> None:
         raise NoEvents(cache=cache.name)
     node.reads.stalls.check_reached()  # rather than after having waited for it
 
-    def say(first_id: int | EventLogError, *, is_behind: bool) -> None:
+    def say(first_id: int | EventLogError, *, last_id: int, is_behind: bool) -> None:
         if exchange.is_over:
             return
         if isinstance(first_id, EventLogError):
@@ -196,15 +197,14 @@ def log_ends(node: ReadingNode, exchange: Exchange) -> None:
         except NotPrimary as error:
             exchange.fail(error)
             return
-        answer = LogEndsAnswer(
-            first_id=first_id, last_id=node.reads.limit(), events=cache.events_kept, stalled=stalled, is_behind=is_behind
-        )
+        answer = LogEndsAnswer(first_id=first_id, last_id=last_id, events=cache.events_kept, stalled=stalled, is_behind=is_behind)
         exchange.answer(Message(log_ends_answer=answer))
 
     owner = exchange.connection
 
     def seen(is_all: bool) -> None:  # noqa: FBT001 -- as `when_seen` has it
-        node.reads.kept.first_id(cache, partial(say, is_behind=not is_all), owner=owner)
+        last_id = node.reads.limit()  # first: what came since may be kept, and not be the first
+        node.reads.kept.first_id(cache, partial(say, last_id=last_id, is_behind=not is_all), owner=owner)
 
     when_seen(node.reads, node.how_far.end, cache, seen, owner=owner, wait_ms=CLOSE_UP_MS_MAX)
 
@@ -270,7 +270,7 @@ async def plan_events(node: CountingNode, exchange: Exchange) -> None:
     cache, after, upto = node.caches.find(request.cache_id), request.after, request.upto
     count = _counting(node, exchange, cache, segments=list(request.segments))
     if upto > node.reads.limit():  # above it events may still come below those that are there
-        upto = min(upto, await limit_once_seen(node.reads, cache, owner=exchange.connection, wait_ms=CLOSE_UP_MS_MAX))
+        upto = min(upto, await limit_soon(node.reads, cache, owner=exchange.connection, wait_ms=CLOSE_UP_MS_MAX))
     if after >= upto:
         exchange.answer(Message(plan_events_answer=PlanEventsAnswer(upto=after)))
         return

@@ -22,7 +22,8 @@ from eventlog.node.cluster.primaries import Led, Primaries, time_to_ask
 from eventlog.node.consumers.inner import Inner
 from eventlog.node.consumers.listener_lag import ListenerLag
 from eventlog.node.consumers.listeners import Listeners, described, spec_in
-from eventlog.node.reading.answers import Reads, limit_once_seen
+from eventlog.node.reading.answers import Reads
+from eventlog.node.reading.ends import limit_once_seen
 from eventlog.node.reading.installed import InstalledFilters
 from eventlog.predicate.spec import FilterSpec
 from eventlog.state.caches import Caches, CacheState

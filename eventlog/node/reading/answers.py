@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from eventlog.arrays import Ints
-from eventlog.errors import CorruptData, EventLogError, EventsTrimmed, Stopping, Unavailable, tellable
+from eventlog.errors import CorruptData, EventLogError, EventsTrimmed, NotPrimary, Stopping, Unavailable, tellable
 from eventlog.ids import ID_MAX, TIME_SHIFT
 from eventlog.limits import (
     CLOSE_UP_MS_MAX,
@@ -301,7 +301,7 @@ class Reads:
         if pull.told == pull.cursor.key:
             self._deadlines.set(pull, self.pace.position_told_ms)
             return
-        pull.wait_ms = pull.ends_at = 0
+        pull.wait_ms, pull.is_expired = 0, True
         self._limit_until = 0.0
         if self.rounds.remove(pull):
             self._look(pull)
@@ -364,7 +364,7 @@ class Reads:
 
     def _idle(self, pull: Pull, limit: int) -> None:
         """Nothing to read: end here, or wait."""
-        if limit >= pull.until or (pull.wait_ms == 0 and self._is_at_end(pull, limit)):
+        if limit >= pull.until or pull.is_expired or (pull.wait_ms == 0 and self._is_at_end(pull, limit)):
             self._deliver_nothing(pull, limit, stalled=self.stalls.holding(pull))
             return
         self._wait(pull)
@@ -414,8 +414,11 @@ class Reads:
         return pull.is_over or limit >= pull.ends_at
 
     def _is_end(self, pull: Pull, limit: int) -> bool:
-        """Return whether there is nothing above `limit` that was committed before a pull began, as far as that is known."""
-        return self._context.closing.is_alone if pull.ends_at is None else limit >= pull.ends_at
+        """Return whether it is known that nothing above `limit` was committed before a pull began, or, if it waited, ended."""
+        if pull.ends_at is not None:
+            return limit >= pull.ends_at
+        closing = self._context.closing
+        return closing.is_alone or (pull.is_expired and closing.hears(pull.cursor.asked))
 
     def _ends_at(self, pull: Pull, end: int | EventLogError) -> None:
         if pull.ends_at == ID_MAX and not isinstance(end, EventLogError):
@@ -453,7 +456,7 @@ class Reads:
         """Try again later what could not be read at other nodes now, or soon with what was learned of retention there."""
         if error is not None and not isinstance(error, Unavailable):
             raise error
-        if pull.wait_ms == 0 and pull.ends_at == 0:
+        if pull.is_expired or (pull.wait_ms == 0 and pull.ends_at == 0):
             self._deliver_nothing(pull, self.limit(pull.cursor.asked), stalled=self.stalls.holding(pull))
             return
         if pull.wait_ms == 0 and pull.deadline is None:
@@ -538,10 +541,11 @@ class Reads:
         """Deliver an answer without events: the bare notification, or that there is nothing."""
         cursor = pull.cursor
         upto = limit if pull.is_notify else cursor.lowest
-        is_end = cursor.lowest >= min(limit, pull.until)
+        has_all = cursor.lowest >= min(limit, pull.until)
+        is_end = has_all and (pull.is_stream or limit >= pull.until or self._is_end(pull, limit))
         place = (self._context.cluster, pull.cache.cache_id)
         message = bare_message(cursor=cursor, place=place, is_stream=pull.is_stream, says=(upto, is_end, limit), stalled=stalled)
-        self._finish(pull, Delivered(message=message, body=(), events=0, first_id=0, upto=upto, is_end=is_end))
+        self._finish(pull, Delivered(message=message, body=(), events=0, first_id=0, upto=upto, is_end=is_end, has_all=has_all))
 
     def _finish(self, pull: Pull, delivered: Delivered) -> None:
         self.cancel(pull)
@@ -561,9 +565,8 @@ class FirstKept:
         self._fail = fail
 
     def first_id(self, cache: CacheState, done: Callable[[int | EventLogError], None], *, owner: object) -> None:
-        """Pass the first id kept of a cache to `done`, 0 when nothing is kept."""
-        cursor = Cursor(self._segments, 0)
-        self._probe(cache, cursor, lambda found: done(found if isinstance(found, EventLogError) else found.first_id), owner=owner)
+        """Pass the first id kept of a cache to `done`, 0 when nothing is kept up to the limit; `NotPrimary` where that cannot be read."""
+        self._probe(cache, Cursor(self._segments, 0), done, owner=owner)
 
     def is_trimmed(self, pull: Pull) -> bool:
         """Return whether retention has passed the cursor, and begin to say so; a pull that asked for it is moved on instead."""
@@ -575,8 +578,8 @@ class FirstKept:
         if not lost:
             return False
 
-        def say(found: Delivered | EventLogError) -> None:
-            error = found if isinstance(found, EventLogError) else EventsTrimmed(first_id=found.first_id, lost=lost)
+        def say(first_id: int | EventLogError) -> None:
+            error = first_id if isinstance(first_id, EventLogError) else EventsTrimmed(first_id=first_id, lost=lost)
             if isinstance(error, EventsTrimmed) and cache.options.archive:
                 error.archive = cache.options.archive
             self._fail(pull, error)
@@ -584,45 +587,16 @@ class FirstKept:
         self._probe(cache, cursor.copy(), say, owner=pull.owner)
         return True
 
-    def _probe(self, cache: CacheState, cursor: Cursor, done: Callable[[Delivered | EventLogError], None], *, owner: object) -> None:
+    def _probe(self, cache: CacheState, cursor: Cursor, done: Callable[[int | EventLogError], None], *, owner: object) -> None:
         """Find the first event kept behind `cursor`."""
+
+        def say(found: Delivered | EventLogError) -> None:
+            if isinstance(found, EventLogError):
+                done(found)
+            elif found.events or found.has_all:
+                done(found.first_id)
+            else:
+                done(NotPrimary(segment=cursor.last))
+
         limits = Limits(events=1, nbytes=1)
-        self._take(Pull(cache=cache, cursor=cursor, until=ID_MAX, limits=limits, owner=owner, done=done, skips_trimmed=True))
-
-
-End = Callable[[Callable[[int | EventLogError], None]], None]
-"""Passes on an id at or above everything that was committed anywhere before, or why that cannot be known."""
-
-
-def when_seen(reads: Reads, end: End, cache: CacheState, done: Callable[[bool], None], *, owner: object, wait_ms: int) -> None:
-    """Call `done` when readers see all that was committed anywhere before, or after `wait_ms`, with whether they do.
-
-    `end` says how far that is. Never, when `owner` has let go.
-    """
-
-    def reach(id_: int | EventLogError) -> None:
-        if isinstance(id_, EventLogError):
-            done(False)  # noqa: FBT003 -- one argument says it all
-            return
-        reads.pull(
-            Pull(
-                cache=cache,
-                cursor=Cursor(cache.segments, id_),
-                until=id_,
-                limits=Limits(events=1, nbytes=1),
-                owner=owner,
-                done=lambda _: done(reads.limit() >= id_),
-                wait_ms=wait_ms,
-                ends_at=id_,
-            )
-        )
-
-    end(reach)
-
-
-async def limit_once_seen(reads: Reads, cache: CacheState, *, owner: object, wait_ms: int) -> int:
-    """Return the id up to which readers see everything that was committed anywhere before the call, or lower after `wait_ms`."""
-    is_seen: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    when_seen(reads, reads.end, cache, lambda _: None if is_seen.done() else is_seen.set_result(None), owner=owner, wait_ms=wait_ms)
-    await is_seen
-    return reads.limit()
+        self._take(Pull(cache=cache, cursor=cursor, until=ID_MAX, limits=limits, owner=owner, done=say, skips_trimmed=True))

@@ -63,6 +63,7 @@ class _AskedPeer:
     promised: int = 0
     seen: int = 0  # of its commits
     last_id: int = 0
+    leads: Mask | None = None  # what it promised for in its last answer
     requests: int = 0  # sent so far; the last of them:
     request: "asyncio.Future[Reply] | None" = None
     asked_id: int = 0
@@ -159,6 +160,14 @@ class Closing:
     def reaches(self, number: int) -> bool:
         """Return whether a member is connected."""
         return self._members is not None and number in self._members.incarnations
+
+    def hears(self, asked: Ints | None) -> bool:
+        """Return whether the primaries of `asked` (None: all) are this node and members that are connected, as they said last."""
+        led = self._promises.leads.copy()
+        for peer in self._peers().values():
+            if peer.leads is not None:
+                led |= peer.leads
+        return bool((led if asked is None else led[asked]).all())
 
     # ------------------------------------------------------------ own promises
 
@@ -342,7 +351,9 @@ class Closing:
         is_whole = all(kept is promise for kept, promise in zip(believed, found, strict=True))
         if is_whole:
             asked.promised = max(asked.promised, min((promise.id for promise in found), default=asked.asked_id))
+        asked.leads = np.zeros(len(self._low.limits), bool)
         for promise in believed:
+            asked.leads[promise.segments] = True
             self._low.hear(promise)
         self._is_told(number, request, believed)
         self._on_heard(sender, believed)

@@ -110,8 +110,9 @@ READ_PACE = ReadPace()
 class Delivered:
     """What a pull got, encoded: `message` is a Message's serialization, the same object for all that got the same.
 
-    `upto` is the id up to which everything wanted was in it; `is_end` says that there was nothing more at that moment. For another
-    node it is not encoded: `parts` say what the body holds. `shared` is what many get, message and body in one.
+    `upto` is the id up to which everything wanted was in it; `is_end` says that there was nothing more at that moment, `has_all` of one
+    without events that everything up to the limit was looked at. For another node it is not encoded: `parts` say what the body holds.
+    `shared` is what many get, message and body in one.
     """
 
     message: bytes
@@ -122,6 +123,7 @@ class Delivered:
     is_end: bool
     parts: tuple[Part, ...] = ()
     shared: SharedFrame | None = None
+    has_all: bool = True
 
     @property
     def content(self) -> tuple[bytes | SharedFrame, ...]:
@@ -150,6 +152,7 @@ class Pull:
     done: Callable[[Delivered | EventLogError], None]
     wait_ms: int | None = 0
     ends_at: int | None = None
+    is_expired: bool = False  # it waits no longer, whether it is known to be at the end or not
     is_notify: bool = False
     is_stream: bool = False
     skips_trimmed: bool = False

@@ -11,6 +11,7 @@ from dataclasses import replace
 from eventlog.errors import ClientClosed, ConnectionLost, EventLogError
 from eventlog.ids import ID_MAX
 from eventlog.limits import KIB, MIB
+from eventlog.node.cluster.primaries import HowFar
 from eventlog.node.reading.answers import Reads
 from eventlog.node.reading.pulls import Delivered, Pull
 from eventlog.read.answer import Limits
@@ -21,7 +22,7 @@ ITEM_BYTES_MIN = 16 * KIB
 UNREAD_BYTES_MAX = 32 * MIB  # the last item of every watch together: a follower that does not read leaves it here
 
 
-async def serve_watch(reads: Reads, exchange: Exchange) -> None:
+async def serve_watch(reads: Reads, how_far: HowFar, exchange: Exchange) -> None:
     """Send what a watch asks for until its end, or until nobody reads any more.
 
     Raises:
@@ -37,8 +38,7 @@ async def serve_watch(reads: Reads, exchange: Exchange) -> None:
     wait_ms = pull.wait_ms or None
     if not watch.follow:
         # what is committed by now is the end; a log that goes on growing is left at that id
-        pull.ends_at = await reads.end_known(pull.cursor.asked)
-        pull.until = min(pull.until, pull.ends_at)
+        pull.until = pull.ends_at = await _end(reads, how_far, pull)
     items = _Items(reads, pull)
     exchange.on_end = items.end
     reads.watches += 1
@@ -52,6 +52,15 @@ async def serve_watch(reads: Reads, exchange: Exchange) -> None:
     finally:
         reads.watches -= 1
         reads.cancel(pull)
+
+
+async def _end(reads: Reads, how_far: HowFar, pull: Pull) -> int:
+    """Return the id with which a watch ends that does not follow. Raises PrimariesMissing where nobody knows it."""
+    asked = pull.cursor.asked
+    if reads.limit(asked) >= pull.until:
+        return pull.until
+    committed = await how_far.ask(() if asked is None else asked.tolist())
+    return min(pull.until, max(committed, await reads.end_known(asked)))
 
 
 def shared_out(limits: Limits, *, watches: int) -> Limits:
@@ -72,14 +81,14 @@ async def _send_all(reads: Reads, exchange: Exchange, items: "_Items", *, wait_m
     while True:
         await exchange.credit()
         pull.limits = shared_out(limits, watches=reads.watches)
-        pull.wait_ms, pull.ends_at, pull.scanned_bytes = wait_ms, ends_at, 0
+        pull.wait_ms, pull.ends_at, pull.is_expired, pull.scanned_bytes = wait_ms, ends_at, False, 0
         if is_told:
             pull.told, wait_ms = pull.cursor.key, reads.pace.position_told_ms
         delivered = await items.next()
         exchange.stream_send(*delivered.content)
         if pace_s and delivered.is_end:
             await asyncio.sleep(pace_s)
-        pull.skips_trimmed = False  # only the beginning may skip; a reader overtaken later hears of it
+        pull.skips_trimmed = exchange.message.watch.poll.earliest  # else only the beginning may skip
         if pull.until < ID_MAX and delivered.upto >= pull.until:
             return
 

@@ -342,8 +342,9 @@ class StateReads:
         if not all(self._node.forwarding.leads(segment) or self._is_copied(segment) for segment in segments):
             return False
         try:
+            await self._check_fresh(segments)
             await self._reach(cache, segments, await self._node.reads.end_known(np.array(segments)))
-        except (NotPrimary, Unavailable):
+        except Unavailable:
             return False
         return True
 

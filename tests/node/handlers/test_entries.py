@@ -6,7 +6,8 @@ import threading
 import numpy as np
 import pytest
 
-from eventlog.errors import CacheDropped
+from eventlog.errors import CacheDropped, NotPrimary
+from eventlog.hashing import hash_key, segment_of
 from eventlog.node.handlers import entries
 from eventlog.wire.eventlog_pb2 import Get, GetMany, Keys, Message
 from tests.node.nodes import cache_of, submit, with_node
@@ -51,13 +52,30 @@ def many(cache_id: int) -> tuple[Message, bytes]:
     return Message(get_many=GetMany(cache_id=cache_id, count=len(KEYS))), ends.tobytes() + b"".join(KEYS)
 
 
-async def filled(node):
+async def filled(node, keys=KEYS):
     cache = await cache_of(node)
-    await submit(node, cache, [(key, b"v") for key in KEYS])
+    await submit(node, cache, [(key, b"v") for key in keys])
     await node.storage.run(lambda: None)  # nobody waits for the state itself: it would come a quarter of a second later
     while node.overlay.nbytes:  # noqa: ASYNC110 -- until then reads need no thread
         await asyncio.sleep(0)
     return cache
+
+
+@pytest.mark.parametrize("credits", [0, 1])
+def test_keys_of_a_segment_that_is_given_away_meanwhile_end_with_an_error(tmp_path, credits):
+    async def act(node):
+        cache = await filled(node, [key for n in range(20_000) if segment_of(hash_key(key := b"%d" % n), node.segments) == 0])
+        asked = Asked(Message(keys=Keys(cache_id=cache.cache_id, segments=[0])), credits=credits)
+        reading = asyncio.create_task(entries.keys(node, asked))
+        await asked.waits.wait()
+        node.replicas.serving[:] = False
+        cache.live[:] = 0  # as a copy is emptied
+        asked.take()
+        with pytest.raises(NotPrimary):
+            await reading
+        return asked.has_ended
+
+    assert not with_node(tmp_path, act)
 
 
 @pytest.mark.parametrize("kind", ["keys", "get_many"])

@@ -23,7 +23,7 @@ from eventlog.errors import (
 )
 from eventlog.limits import STALLED_MS
 from eventlog.node.handlers import events
-from eventlog.node.reading.answers import when_seen
+from eventlog.node.reading.ends import when_seen
 from eventlog.read import token
 from eventlog.read.cursor import Lost
 from eventlog.read.position import PinStep, SegmentPositions

@@ -18,7 +18,7 @@ from eventlog.read.watermark import LowWatermark, Promises
 from eventlog.testing.clocks import ManualClock
 from tests import loops
 from tests.loops import until
-from tests.node.asking import read_all
+from tests.node.asking import ask, read_all
 from tests.node.polling import poll_exchange, rows_of_answer, watch_exchange
 from tests.node.trios import Trio
 
@@ -246,8 +246,11 @@ def test_a_read_to_the_end_does_not_wait_for_a_node_that_is_gone_for_long():
         trio.cuts.add(3)
         trio.write(1, {0: [b"b"]})
         begun = asyncio.get_running_loop().time()
-        answer, found = await read_all(trio.nodes[0])
-        assert [row.value for row in found] == [b"a"], "nobody knows what node 3 has committed"
+        answer, found = await ask(trio.nodes[0])
+        assert [row.value for row in found] == [b"a"]
+        answer, found = await ask(trio.nodes[0], after=answer.last_id)
+        assert not found
+        assert not answer.end, "nobody knows what node 3 has committed"
         assert asyncio.get_running_loop().time() - begun < 2 * CLOSE_UP_MS_MAX / 1000
         assert answer.low_watermark < trio.nodes[0].rows[1][-1].id
 
@@ -289,7 +292,7 @@ def test_a_scalar_reader_at_any_node_misses_nothing_and_sees_all_in_order(seed):
 
     async def scenario(trio):
         exchanges = [watch_exchange(follow=True) for _ in trio.nodes]
-        watches = [asyncio.create_task(serve_watch(*pair)) for pair in zip([node.reads for node in trio.nodes], exchanges, strict=True)]
+        watches = [asyncio.create_task(serve_watch(node.reads, node.how_far, one)) for node, one in zip(trio.nodes, exchanges, strict=True)]
         for _ in range(120):
             number = trio.chance.randint(1, 3)
             of = trio.chance.sample(trio.nodes[number - 1].leads, trio.chance.randint(1, 2))

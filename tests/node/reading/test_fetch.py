@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from eventlog.errors import EventsTrimmed
+from eventlog.errors import EventLogError, EventsTrimmed, NotPrimary
 from eventlog.node.handlers import events
 from eventlog.node.reading.watches import serve_watch
 from tests.node.asking import read_all
@@ -69,7 +69,7 @@ def test_a_follower_at_a_gateway_hears_of_what_is_committed():
 def test_a_scalar_follower_misses_nothing_at_nodes_with_few_copies_or_none(seed):
     async def scenario(trio):
         exchanges = [watch_exchange(follow=True) for _ in trio.nodes]
-        watches = [asyncio.create_task(serve_watch(node.reads, one)) for node, one in zip(trio.nodes, exchanges, strict=True)]
+        watches = [asyncio.create_task(serve_watch(node.reads, node.how_far, one)) for node, one in zip(trio.nodes, exchanges, strict=True)]
         for _ in range(60):
             fill(trio, trio.chance.randint(1, 3))
             await asyncio.sleep(trio.chance.uniform(0, 0.006))
@@ -99,6 +99,27 @@ def test_what_retention_removed_elsewhere_is_told_and_skipped_on_request():
         assert (caught.value.first_id, caught.value.lost) == (ids[9], 9)
         _, found = await read_all(gateway, earliest=True)
         assert [row.id for row in found] == ids[9:]
+
+    run(scenario, copies=1, clocks=(0, 0, 0, 0))
+
+
+def test_the_first_event_kept_is_not_none_where_a_segment_could_not_be_looked_at():
+    async def scenario(trio):
+        trio.write(2, {1: [b"b"]})
+        gateway = trio.nodes[GATEWAY]
+
+        async def first() -> int | EventLogError:
+            found = asyncio.get_running_loop().create_future()
+            gateway.reads.kept.first_id(gateway.caches.find(1), found.set_result, owner=None)
+            return await found
+
+        await read_all(gateway)
+        trio.cuts.add(2)
+        gateway.closing.changed()
+        assert isinstance(await first(), NotPrimary)
+        trio.cuts.clear()
+        gateway.closing.changed()
+        assert await first() == written(trio)[0]
 
     run(scenario, copies=1, clocks=(0, 0, 0, 0))
 

@@ -190,14 +190,20 @@ def test_followers_at_one_place_share_the_bytes():
     run(scenario)
 
 
-def test_a_running_reader_that_retention_overtakes_is_told():
+@pytest.mark.parametrize("earliest", [False, True])
+def test_a_running_reader_that_retention_overtakes_is_told_unless_it_goes_on_at_the_first_event_kept(earliest):
     async def scenario(node):
         cache = node.cache()
         fill(node, cache, 20)
-        exchange = watch(node, credits=1, max_events=2, earliest=True)
+        exchange = watch(node, credits=1, max_events=2, earliest=earliest)
         await exchange.until(1)
         node.trim(cache, by_id(node.rows[1])[20].id)
+        kept = by_id(node.rows[1])
         exchange.give(1)
+        if earliest:
+            await exchange.until(2)
+            assert [row.id for row in rows_of_answer(*exchange.answers[1])] == [row.id for row in kept[:2]]
+            return
         with pytest.raises(EventsTrimmed):
             await finished(exchange)
 

@@ -332,6 +332,23 @@ def test_one_is_registered_while_the_lease_of_ids_is_used_up(tmp_path: Path) -> 
     on_spread_cluster(tmp_path, act)
 
 
+def test_one_registered_during_an_outage_begins_behind_all_that_was_acknowledged(tmp_path: Path) -> None:
+    async def act(cluster: Cluster, connections: list[Connection]) -> None:
+        await put_some(cluster, "odd 0")
+        name = homed_at(cluster, 1)
+        cluster.nodes[0].cut_off()
+        lonely = cluster.nodes[0].node
+        key = next(f"odd {n}" for n in range(1, 1_000) if cluster.leader(f"odd {n}".encode()) not in {None, lonely})
+        await put_some(cluster, key)
+        registering = asyncio.create_task(register(connections[1], cluster, id=name, durable=True, filter=ODD))
+        await asyncio.sleep(0.5)
+        cluster.nodes[0].join_again()
+        listener = await registering
+        assert listener.last_id >= cluster.acknowledged[key.encode()][1]
+
+    on_spread_cluster(tmp_path, act)
+
+
 def test_those_of_a_cache_that_is_dropped_go_with_it(tmp_path: Path) -> None:
     async def act(cluster: Cluster, connections: list[Connection]) -> None:
         await register(connections[0], cluster, durable=True)

@@ -557,7 +557,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         name="near cache's probe answered by one node alone",
-        target="eventlog.node.cluster.primaries:HowFar._ask",
+        target="eventlog.node.cluster.primaries:HowFar.ask",
         make=instead(_say_how_far_this_node_is),
         seed=0,
     ),

@@ -29,7 +29,7 @@ LANE_SECONDS_MAX = 4500
 _REASON_MAX = 200
 FOR_TESTS = "EVENTLOG_TEST_"
 SEEDS = {
-    "clusters": "0:500",
+    "clusters": "0:300",
     "groups": "0:50",
     "work": "0:30",
     "near": "0:30",

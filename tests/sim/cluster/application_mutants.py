@@ -254,7 +254,7 @@ MUTANTS: Final = (
         name="invalidation lost at resume",
         target="eventlog.client.near.table:NearTable.close",
         make=_forget_the_place,
-        seed=3,
+        seed=20,
         world="near",
     ),
 )

@@ -28,7 +28,7 @@ from eventlog.wire.eventlog_pb2 import Message
 _AGAIN_S = 0.02
 _AGAIN_AFTER = (*CURABLE, TimedOut)
 _HOW_FAR_MS = 1_000  # for primaries to say how far they are
-_PAUSES = 2  # as long as it took to ask them: at most a third of the time goes into it ...
+_PAUSES = 2  # as long as it took to ask them, where several ask: at most a third of the time goes into it ...
 _PAUSE_S_MAX = 0.1  # ... unless they do not answer
 _LEFT_TO_SAY_SO = 10  # a tenth of the request's time: its client is told what is missing before it gives up
 
@@ -255,7 +255,8 @@ class HowFar:
                     end = error
                 for done in asking:
                     done(end)
-                await asyncio.sleep(min(_PAUSES * (loop.time() - began), _PAUSE_S_MAX))
+                if len(asking) > 1:
+                    await asyncio.sleep(min(_PAUSES * (loop.time() - began), _PAUSE_S_MAX))
         finally:
             self._is_asking = False
 

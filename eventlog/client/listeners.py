@@ -92,7 +92,7 @@ class CacheListeners(CacheHandle):
         )
         if from_id is not None and from_id != "earliest":
             request.after = checked_id(from_id, "from_id")
-        reply = await self._core.requests.ask(Message(register_listener=request), repeatable=id is not None)
+        reply = await self._core.requests.ask(Message(register_listener=request), repeatable=bool(id))
         return listener_info(reply.message.listener_answer.listener)
 
 

@@ -1,7 +1,7 @@
 """What each kind of message is for, read from the schema by three rules, and errors as messages.
 
 A kind that ends in `_answer` answers; one whose message has a `credit` field opens a stream; `error`, `done` and the stream's
-frames are named below. Everything else asks once and is answered once, so a new request needs no entry here.
+frames are named below. Everything else asks once and is answered once, so a new request needs no entry here unless it changes something.
 """
 
 import json
@@ -41,8 +41,19 @@ _NAMED: Final = {
     "ping": ExchangeShape.PING,
 }
 
-CHANGES: Final = frozenset({"write", "clear", "create_cache", "alter_cache", "drop_cache", "run_retention"})
-"""Requests after which, unanswered, nobody knows whether something was changed."""
+CHANGES: Final = frozenset(
+    {
+        *("write", "clear", "stage", "publish", "for_each"),
+        *("create_cache", "alter_cache", "drop_cache", "run_retention"),
+        *("register_listener", "alter_listener", "acknowledge_listener", "remove_listener"),
+        *("commit_group", "leave_group", "take_tasks", "settle_tasks", "reset_group", "delete_group"),
+        *("change_cluster", "force_primary", "add_mirror", "change_mirror"),
+    }
+)
+"""Requests of clients after which, unanswered, nobody knows whether something was changed.
+
+What members ask of each other is not in here: they ask again until they know. Nor is what lasts as long as a connection or a session.
+"""
 
 
 def _shape_of(name: str, message_fields: Collection[str]) -> ExchangeShape:

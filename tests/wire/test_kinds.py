@@ -38,8 +38,8 @@ def test_kinds_are_read_from_their_names_and_fields(kind, shape):
     assert SHAPES[kind] is shape
 
 
-def test_what_changes_something_is_a_request():
-    assert {SHAPES[kind] for kind in CHANGES} == {ExchangeShape.REQUEST}
+def test_what_changes_something_asks():
+    assert {SHAPES[kind] for kind in CHANGES} == {ExchangeShape.REQUEST, ExchangeShape.STREAM}
 
 
 @pytest.mark.parametrize("kind", walk(), ids=lambda kind: kind.__name__)

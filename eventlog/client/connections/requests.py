@@ -139,7 +139,7 @@ class Patience(Generic[C]):
             raise error
         if self._nodes.is_closed:
             raise ClientClosed(what="client") from error
-        if isinstance(error, MOVES):
+        if isinstance(error, (*MOVES, OutcomeUnknown)):  # the last: a node that passed it on has lost the primary
             self._nodes.on_stale()
         if decision.reconnect and self._connection is not None:
             self._nodes.drop(self._connection)
@@ -197,7 +197,7 @@ class Requests:
         timeout_ms = (timeout_ms or self._options.timeout_ms) + wait_ms
         patience = Patience(self._nodes, self._options, timeout_ms=timeout_ms)
         refusal: EventLogError | None = None
-        doubt: _Doubt | None = None  # nearly every first try is answered
+        doubt: Doubt | None = None  # nearly every first try is answered
         sent_at = 0.0
         while True:
             routes = self._nodes.routes
@@ -220,7 +220,7 @@ class Requests:
                     raise type(refusal)(outcome=outcome, **refusal.facts()) from None
                 raise TimedOut(outcome=outcome, what=message.WhichOneof("kind"), timeout_ms=timeout_ms) from None
             except EventLogError as error:
-                doubt = doubt or _Doubt(again_ms_max)
+                doubt = doubt or Doubt(again_ms_max)
                 doubt.note(error, sent_at=sent_at)
                 refusal = error if isinstance(error, SEGMENTS_OWN) else refusal
                 try:
@@ -229,7 +229,7 @@ class Requests:
                     raise doubt.told(last) from None
 
 
-class _Doubt:
+class Doubt:
     """Whether an earlier try of a request may have been carried out: nobody has said what became of it.
 
     After `again_ms_max`, unless that is 0, it is not sent again: a node that gets it then may take it for a new one.
@@ -237,7 +237,7 @@ class _Doubt:
 
     __slots__ = ("_again_ms_max", "_ends", "is_open")
 
-    def __init__(self, again_ms_max: int) -> None:
+    def __init__(self, again_ms_max: int = 0) -> None:
         self._again_ms_max = again_ms_max
         self._ends = inf
         self.is_open = False
@@ -251,7 +251,7 @@ class _Doubt:
         """Whether another try would come too late."""
         return now > self._ends
 
-    def note(self, error: EventLogError, *, sent_at: float) -> None:
+    def note(self, error: EventLogError, *, sent_at: float = 0.0) -> None:
         """Take note of how a try ended."""
         if error.outcome == "unknown":
             self.is_open = True

@@ -11,11 +11,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Self
 
-from eventlog.client.connections.requests import chance
+from eventlog.client.connections.requests import Doubt, chance
 from eventlog.client.core import ClientCore
 from eventlog.client.values import Shown
 from eventlog.clock import now_s
-from eventlog.errors import ClientClosed, EventLogError, GroupNotFound, InvalidArgument, StaleMember, TimedOut
+from eventlog.errors import ClientClosed, EventLogError, GroupNotFound, InvalidArgument, OutcomeUnknown, StaleMember, TimedOut
 from eventlog.events import EventSource
 from eventlog.groups.record import AssignorName, Mode, Place, decode_places, decode_set, encode_places, encode_set, route_of
 from eventlog.limits import SESSION_TIMEOUT_MS_DEFAULT
@@ -260,7 +260,7 @@ class Membership:
             else:
                 connection = await core.nodes.connection(core.routes.primary(self.segment), deadline)
             return await connection.request(message, *buffers, timeout_ms=timeout_ms)
-        except MOVES:
+        except (*MOVES, OutcomeUnknown):  # the last: a node that passed it on has lost the coordinator
             core.nodes.on_stale()
             raise
 
@@ -270,10 +270,11 @@ class Membership:
         `what` it is, for the callback of outages: else nothing is told.
 
         Raises:
-            EventLogError: the last refusal; TimedOut only where nobody ever answered.
+            EventLogError: the last refusal; TimedOut only where nobody ever answered. Its `outcome` is of all tries.
         """
         loop = asyncio.get_running_loop()
         refusal: EventLogError | None = None
+        doubt = Doubt()
         deadline = loop.time() + timeout_ms / 1000
         while True:
             left_ms = int((deadline - loop.time()) * 1000)
@@ -281,11 +282,12 @@ class Membership:
                 reply = await self.ask(message, *buffers, timeout_ms=max(1, min(left_ms, self._options.beat_ms_max)))
             except EventLogError as error:
                 refusal = refusal if isinstance(error, TimedOut) else error
+                doubt.note(error)
                 is_curable = isinstance(error, (*CURABLE, TimedOut))
                 if not is_curable:
                     self.outage.works(what)  # it was answered
                 if not is_curable or (what and self.outage.failed(what, error)) or left_ms <= AGAIN_MS_MAX:
-                    raise refusal or error from None
+                    raise (doubt.told(refusal or error) if is_curable else error) from None
             else:
                 self.outage.works(what)
                 return reply

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from eventlog.client.members.member import MemberHooks, MemberOptions, Membership, Outage
-from eventlog.errors import EventLogError, NotPrimary, TimedOut
+from eventlog.errors import EventLogError, NotPrimary, OutcomeUnknown, TimedOut
 from eventlog.groups.record import Place
 from eventlog.routing.retry import RetryPolicy
 from eventlog.wire.eventlog_pb2 import Message
@@ -32,6 +32,18 @@ def test_what_was_refused_to_the_end_says_why_and_not_that_the_last_try_had_no_t
     async def act():
         with pytest.raises(told):
             await Refused(*errors).insist(Message(), timeout_ms=250)
+
+    asyncio.run(act())
+
+
+@pytest.mark.parametrize(
+    "first", [TimedOut(outcome="unknown", what="commit_group", timeout_ms=1), OutcomeUnknown(outcome="unknown", why="lost")]
+)
+def test_what_an_earlier_try_may_have_done_is_told_with_the_last_refusal(first):
+    async def act():
+        with pytest.raises(EventLogError) as told:
+            await Refused(first, FAILED, SLOW).insist(Message(), timeout_ms=250)
+        assert (type(told.value), told.value.outcome) == (NotPrimary, "unknown")
 
     asyncio.run(act())
 

@@ -61,13 +61,22 @@ def apart_ms(policy: RetryPolicy, error: EventLogError, *, attempt: int, away_ms
     return min(backoff_ms(policy, attempt=attempt, chance=chance), max(soon, int(away_ms) // APART_WAIT_SHARE))
 
 
-def decide(policy: RetryPolicy, error: EventLogError, *, attempt: int, left_ms: int, repeatable: bool, chance: float) -> Decision:
+def decide(
+    policy: RetryPolicy,
+    error: EventLogError,
+    *,
+    attempt: int,
+    left_ms: int,
+    repeatable: bool,
+    chance: float,
+    curable: tuple[type[EventLogError], ...] = CURABLE,
+) -> Decision:
     """Return what to do after failed attempt number `attempt` (from 0) of an operation with `left_ms` until its deadline.
 
     `repeatable`: doing the request twice is the same as once. What is not repeatable is tried again only when the error says
-    that it never took effect.
+    that it never took effect. `curable` is what another try can help against.
     """
-    if not isinstance(error, CURABLE) or (error.outcome == "unknown" and not repeatable):
+    if not isinstance(error, curable) or (error.outcome == "unknown" and not repeatable):
         return GIVE_UP
     wait = backoff_ms(policy, attempt=attempt, chance=chance)
     if isinstance(error, MOVES):

@@ -1,11 +1,12 @@
 """Readers that follow: they outlive their node, wait for another one long enough, and leave with a word."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
 from eventlog.client.client import connect
-from eventlog.errors import ClientClosed
+from eventlog.errors import ClientClosed, TimedOut
 from eventlog.transport.connection import Exchange
 from tests.client.fake_cluster import cluster_of
 from tests.client.fake_node import FakeNode
@@ -85,6 +86,48 @@ def test_who_follows_by_polls_waits_for_a_node_longer_than_a_request_does() -> N
             await events.aclose()
 
     run(main(), loop_factory=SkippingLoop)
+
+
+class Swallowing(FakeNode):
+    """A node behind a network that swallows some requests, once `kind` says which: three of them. `swallowed` counts them."""
+
+    kind = ""
+    swallowed = 0
+
+    def dispatch(self, exchange: Exchange) -> None:
+        if exchange.kind == self.kind and self.swallowed < 3:
+            self.swallowed += 1
+        else:
+            super().dispatch(exchange)
+
+
+@pytest.mark.parametrize(("kind", "options"), [("poll", {"poll_interval_ms": 10}), ("get_topology", {"read_from": "any"})])
+def test_who_follows_goes_on_where_the_network_has_swallowed_a_request(kind: str, options: dict[str, Any]) -> None:
+    async def main() -> None:
+        node = Swallowing()
+        async with client_of(node, timeout_ms=100) as client:
+            cache = await client.create_cache("c")
+            await cache.put("k", 1)
+            node.kind = kind
+            events = cache.events("earliest", follow=True, **options)
+            assert (await anext(events)).key == "k"
+            assert node.swallowed == 3
+            await events.aclose()
+
+    run(main())
+
+
+def test_who_follows_gives_up_where_nothing_is_answered_for_long() -> None:
+    async def main() -> None:
+        node = Swallowing()
+        async with client_of(node, timeout_ms=50, reconnect_ms_max=120) as client:
+            cache = await client.create_cache("c")
+            node.kind = "poll"
+            with pytest.raises(TimedOut):
+                await anext(cache.events("earliest", follow=True, poll_interval_ms=10))
+        assert node.swallowed > 1
+
+    run(main())
 
 
 def test_closing_a_client_is_no_loss_of_its_node_to_who_waits_for_long(caplog: pytest.LogCaptureFixture) -> None:

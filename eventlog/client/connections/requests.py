@@ -10,7 +10,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from eventlog.client.options import ClientOptions
 from eventlog.errors import ClientClosed, EventLogError, FilterNotFound, Outcome, OutcomeUnknown, TimedOut, Unavailable
-from eventlog.routing.retry import MOVES, SEGMENTS_OWN, decide
+from eventlog.routing.retry import CURABLE, MOVES, SEGMENTS_OWN, decide
 from eventlog.routing.routes import NOBODY, Routes
 from eventlog.transport.stream import Stream
 from eventlog.wire.eventlog_pb2 import Message
@@ -76,12 +76,18 @@ class Roads(Protocol[C]):
 
 
 class Patience(Generic[C]):
-    """The tries of one operation: `timeout_ms` (0: the client's) from the beginning, or from the last progress on."""
+    """The tries of one operation: `timeout_ms` (0: the client's) from the beginning, or from the last progress on.
 
-    def __init__(self, nodes: Roads[C], options: ClientOptions, *, timeout_ms: int = 0) -> None:
+    `outlasts`: also what its tries can end with, whose own time is shorter, or which another one need not meet.
+    """
+
+    def __init__(
+        self, nodes: Roads[C], options: ClientOptions, *, timeout_ms: int = 0, outlasts: tuple[type[EventLogError], ...] = ()
+    ) -> None:
         self._nodes = nodes
         self._options = options
         self._timeout_ms = timeout_ms or options.timeout_ms
+        self._curable: tuple[type[EventLogError], ...] = (*CURABLE, *outlasts)
         self._attempt = 0
         self._has_progress = True
         self._is_told = False
@@ -134,7 +140,7 @@ class Patience(Generic[C]):
             self._deadline = self._nodes.now() + self._timeout_ms / 1000
         left_ms = int((self._deadline - self._nodes.now()) * 1000)
         retry, attempt = self._options.retry, self._attempt
-        decision = decide(retry, error, attempt=attempt, left_ms=left_ms, repeatable=repeatable, chance=chance())
+        decision = decide(retry, error, attempt=attempt, left_ms=left_ms, repeatable=repeatable, chance=chance(), curable=self._curable)
         if not decision.again:
             raise error
         if self._nodes.is_closed:

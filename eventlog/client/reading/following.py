@@ -17,7 +17,7 @@ from eventlog.client.reading.columns import arrow_module
 from eventlog.client.reading.pieces import NO_EVENTS, arrange, take_apart
 from eventlog.client.reading.wanted import Reading
 from eventlog.client.reports import LogEnds, Stalled, log_ends, stalled
-from eventlog.errors import EventLogError, Stopping, Unavailable
+from eventlog.errors import EventLogError, Stopping, TimedOut, Unavailable
 from eventlog.events import Event, EventSource
 from eventlog.routing.retry import NEEDS_CONNECTION
 from eventlog.routing.routes import NOBODY
@@ -121,7 +121,7 @@ class Follower:
                     await asyncio.to_thread(arrow_module)
 
     async def _watch(self, reading: Reading, cache_id: int, *, follow: bool) -> Answers:
-        patience = Patience(self._nodes, self._options, timeout_ms=self._options.reconnect_ms_max)
+        patience = self._patience()
         loop, stands_s = asyncio.get_running_loop(), self._options.retry.backoff_ms_max / 1000
         while True:
             began = math.inf
@@ -148,6 +148,10 @@ class Follower:
                     patience.has_progress()  # a reader to which nothing happened was not looking for a node meanwhile
                 await patience.wait_after(error)
 
+    def _patience(self) -> Patience[Any]:
+        """Return how long a reader goes on: longer than one request may take, which the network has swallowed perhaps."""
+        return Patience(self._nodes, self._options, timeout_ms=self._options.reconnect_ms_max, outlasts=(TimedOut,))
+
     async def _node_for(self, reading: Reading) -> int:
         """Return a node that has all segments of a read: it answers what it has itself, and any other one would ask it."""
         if reading.read_from == "owner":
@@ -161,7 +165,7 @@ class Follower:
 
     async def _poll(self, reading: Reading, cache_id: int, *, interval_ms: int = 0, wait_ms: int = 0) -> Answers:
         held_percent = 0
-        patience = Patience(self._nodes, self._options, timeout_ms=self._options.reconnect_ms_max)
+        patience = self._patience()
         while True:
             request = reading.poll(cache_id)
             request.wait_ms = wait_ms

@@ -14,6 +14,7 @@ from typing import Any, Final
 from google.protobuf.message import DecodeError
 
 from eventlog.batch.build import build_write
+from eventlog.client.core import ClientCore
 from eventlog.client.formats import CacheFormat
 from eventlog.client.handle import CacheHandle, Core
 from eventlog.client.reading.columns import arrow_module
@@ -32,6 +33,8 @@ _BATCH_MAX: Final = (1 << 63) - 1
 
 class CacheStages(CacheHandle):
     """The calls of a cache that are about transactions."""
+
+    _core: ClientCore
 
     def stage(self, *, keep_ms: int = STAGE_KEEP_MS_DEFAULT) -> "Stage":
         """Return a new attempt at a part of a batch, seen by nobody until it is published, and removed after `keep_ms` if it is not.
@@ -71,7 +74,10 @@ class CacheStages(CacheHandle):
         request = Message(publish=pb.Publish(cache_id=info.id, transaction=checked_text("transaction", transaction), batch=batch))
         request.publish.insert = checked_flag("insert", insert)
         timeout_ms = self._core.options.limit_ms(timeout_ms or None)
-        reply = await self._core.requests.ask(request, body, timeout_ms=timeout_ms)
+        try:
+            reply = await self._core.requests.ask(request, body, timeout_ms=timeout_ms)
+        finally:
+            self._core.nears.wrote_unknown(info.id)  # nobody here knows which keys others have laid ready
         return bool(reply.message.publish_answer.repeated)
 
 

@@ -235,9 +235,11 @@ class CacheWrites(CacheSingles):
         info, _ = await self._found()
         removed = 0
         while True:
-            reply = await self._core.requests.ask(Message(clear=Clear(cache_id=info.id)))
+            try:
+                reply = await self._core.requests.ask(Message(clear=Clear(cache_id=info.id)))
+            finally:
+                self._core.nears.wrote_unknown(info.id)
             removed += reply.message.clear_answer.removed
-            self._core.nears.wrote_unknown(info.id)
             if not reply.message.clear_answer.more:
                 return removed
 

@@ -109,6 +109,7 @@ class Backlog:
         self._bytes_max = bytes_max
         self.calls: deque[WriteCall] = deque()
         self._waiters: deque[tuple[int, asyncio.Future[None]]] = deque()
+        self._granted = 0  # waiters that have their room and have not run since: nobody may overtake them
         self.nbytes = 0
         self.held_bytes = 0
 
@@ -119,7 +120,7 @@ class Backlog:
             TimedOut: no room until `deadline`. Nothing was sent.
             ClientClosed: `close` was called meanwhile.
         """
-        if not self._waiters and self._fits(nbytes):
+        if not self._waiters and not self._granted and self._fits(nbytes):
             self.nbytes += nbytes
             return
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -130,6 +131,7 @@ class Backlog:
                 await waiter
         except BaseException as error:
             if waiter.done() and not waiter.cancelled() and waiter.exception() is None:
+                self._granted -= 1
                 self.release(nbytes)  # there was room, and then it was not wanted any more
             else:
                 with suppress(ValueError):  # it was its turn in the very moment
@@ -138,6 +140,8 @@ class Backlog:
             if isinstance(error, TimeoutError):
                 raise TimedOut(what="room among the bytes unanswered", timeout_ms=timeout_ms) from None
             raise
+        self._granted -= 1
+        self._wake()  # what came meanwhile may fit; it runs after the caller, who goes on at once
 
     def _fits(self, nbytes: int) -> bool:
         return self.nbytes == 0 or self.nbytes + nbytes <= self._bytes_max
@@ -171,6 +175,7 @@ class Backlog:
             nbytes, waiter = self._waiters.popleft()
             if not waiter.done():
                 self.nbytes += nbytes
+                self._granted += 1
                 waiter.set_result(None)
 
     def close(self) -> None:

@@ -44,6 +44,30 @@ def test_writers_get_room_in_the_order_in_which_they_came() -> None:
     on_loop(test)
 
 
+@pytest.mark.parametrize("is_cancelled", [False, True])
+def test_a_call_does_not_overtake_one_that_has_its_room_and_has_not_run_since(is_cancelled: bool) -> None:
+    async def test() -> None:
+        backlog, order = Backlog(bytes_max=120), []
+        await backlog.admit(120, deadline=LATER, timeout_ms=1)
+
+        async def write(name: str) -> None:
+            await backlog.admit(30, deadline=LATER, timeout_ms=1)
+            order.append(name)
+
+        waiting = [asyncio.ensure_future(write(name)) for name in ("first", "second")]
+        await turn()
+        backlog.release(120)
+        if is_cancelled:
+            waiting[0].cancel()
+        await write("third")
+        assert order == (["second", "third"] if is_cancelled else ["first", "second", "third"])
+        assert backlog.nbytes == 30 * len(order)
+        await write("fourth")
+        assert order[-1] == "fourth"
+
+    on_loop(test)
+
+
 def test_what_is_larger_than_all_room_gets_it_alone() -> None:
     async def test() -> None:
         backlog = Backlog(bytes_max=100)

@@ -27,7 +27,7 @@ from eventlog.client.options import ClientOptions
 from eventlog.client.reading.batches import EVENTS_AT_ONCE, ArrowRows
 from eventlog.client.reading.columns import FrameForm, check_asked, items_of, left_out
 from eventlog.client.values import CacheInfo, Entry
-from eventlog.errors import CorruptData, EventLogError, TimedOut
+from eventlog.errors import CorruptData, EventLogError, IterationExpired, TimedOut
 from eventlog.events import Kind
 from eventlog.ids import EPOCH_MS
 from eventlog.query.iterate import IterationProgress, decode_segments, encode_segments
@@ -224,8 +224,11 @@ class EntryReader:
             await queue.put(None)
 
     async def group(self, progress: IterationProgress, wanted: IterationOptions) -> AsyncGenerator[EntryBatch, None]:
-        """Yield the entries that `progress` leaves, one primary after the other. A stream that breaks is begun anew."""
-        patience = Patience(self._nodes, self._options)
+        """Yield the entries that `progress` leaves, one primary after the other.
+
+        A stream that breaks is begun anew, and so is one whose node has forgotten the iteration.
+        """
+        patience = Patience(self._nodes, self._options, outlasts=(IterationExpired,))
         while not progress.is_finished:
             left, _ = progress.next
             owner = self._routes.primary(left[0])

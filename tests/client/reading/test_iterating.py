@@ -5,7 +5,14 @@ from types import SimpleNamespace
 import pytest
 
 from eventlog.client.reading.iterating import EntryBatch, EntryReader, IterationOptions, IterationProgress, deal
+from eventlog.errors import IterationExpired
+from eventlog.query.iterate import decode_segments
 from eventlog.routing.routes import Routes
+from eventlog.transport.connection import Exchange
+from eventlog.wire import eventlog_pb2 as pb
+from eventlog.wire.eventlog_pb2 import Message
+from tests.client.fake_node import SEGMENTS, FakeNode
+from tests.process.client_ends import client_of, run
 
 MANY = 1 << 62  # more than there are moments to look at each
 
@@ -44,3 +51,49 @@ def test_what_one_of_several_streams_cannot_read_is_told_and_not_waited_for() ->
                 await anext(Odd().batches(IterationOptions(batch_entries=1, batch_bytes=1, parallel=2)))
 
     asyncio.run(act())
+
+
+class Forgetful(FakeNode):
+    """A node that reads one segment of an iteration, and has forgotten it then. `begun` are the segments that each was to read."""
+
+    reads = 1
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begun: list[tuple[int, ...]] = []
+
+    def on_iteration_start(self, exchange: Exchange) -> None:
+        self.begun.append(decode_segments(exchange.message.iteration_start.segments, of=self.segments))
+        exchange.answer(Message(iteration_start_answer=pb.IterationStartAnswer(iteration_id=bytes(16))))
+
+    async def on_iteration_next(self, exchange: Exchange) -> None:
+        if self.reads:
+            done = pb.StateCursor(segment=self.begun[-1][0], finished=True)
+            batch = pb.IterationBatch(cursors=[done], end=len(self.begun[-1]) == 1)
+            exchange.stream_send(Message(stream_item=pb.StreamItem(iteration_batch=batch)))
+            if batch.end:
+                exchange.stream_end()
+                return
+        exchange.fail(IterationExpired(iteration="00"))
+
+
+def test_an_iteration_that_its_node_has_forgotten_goes_on_where_it_stands() -> None:
+    async def main() -> None:
+        node = Forgetful()
+        async with client_of(node) as client, (await client.create_cache("c")).entries() as rows:
+            assert [entry async for entry in rows] == []
+        assert [len(segments) for segments in node.begun] == list(range(SEGMENTS, 0, -1))
+
+    run(main())
+
+
+def test_an_iteration_that_comes_to_nothing_is_given_up() -> None:
+    async def main() -> None:
+        node = Forgetful()
+        node.reads = 0
+        async with client_of(node, timeout_ms=100) as client, (await client.create_cache("c")).entries() as rows:
+            with pytest.raises(IterationExpired):
+                assert [entry async for entry in rows]
+        assert len(node.begun) > 1
+
+    run(main())

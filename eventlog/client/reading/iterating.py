@@ -21,13 +21,13 @@ from eventlog.arrays import Ints
 from eventlog.batch.entries import StateBlock, StateCursor, read_state_part
 from eventlog.batch.views import Strings
 from eventlog.client.connections.nodes import Nodes
-from eventlog.client.connections.requests import Patience, Roads
+from eventlog.client.connections.requests import Doubt, Patience, Roads
 from eventlog.client.formats import CacheFormat
 from eventlog.client.options import ClientOptions
 from eventlog.client.reading.batches import EVENTS_AT_ONCE, ArrowRows
 from eventlog.client.reading.columns import FrameForm, check_asked, items_of, left_out
 from eventlog.client.values import CacheInfo, Entry
-from eventlog.errors import CorruptData, EventLogError, IterationExpired, TimedOut
+from eventlog.errors import CorruptData, EventLogError, IterationExpired, TimedOut, Unavailable
 from eventlog.events import Kind
 from eventlog.ids import EPOCH_MS
 from eventlog.query.iterate import IterationProgress, decode_segments, encode_segments
@@ -378,12 +378,17 @@ class TaskRunner:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _group(self, segments: Sequence[int]) -> None:
-        progress, patience = IterationProgress(segments), Patience(self._nodes, self._options)
+        progress, patience, doubt = IterationProgress(segments), Patience(self._nodes, self._options), Doubt()
         while not progress.is_finished:
             try:
                 await self._stream(progress, patience)
             except EventLogError as error:
-                await patience.wait_after(error)
+                doubt.note(error)
+                doubt.is_open |= self.result.batches > 0  # what they did stays
+                try:
+                    await patience.wait_after(error)
+                except Unavailable as last:
+                    raise doubt.told(last) from None
 
     async def _stream(self, progress: IterationProgress, patience: Patience[Any]) -> None:
         """Run it over what is left of the segments of one primary."""
@@ -404,7 +409,7 @@ class TaskRunner:
                     return
         finally:
             stream.stop()
-        raise TimedOut(what="for_each", timeout_ms=self._options.timeout_ms)  # ended by the node before its end
+        raise TimedOut(outcome="unknown", what="for_each", timeout_ms=self._options.timeout_ms)  # ended by the node before its end
 
     def _request(self, progress: IterationProgress, segments: list[int], *, of: int) -> Message:
         wanted = self._wanted

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from eventlog.client.reading.iterating import EntryBatch, EntryReader, IterationOptions, IterationProgress, deal
-from eventlog.errors import IterationExpired
+from eventlog.errors import IterationExpired, Overloaded
 from eventlog.query.iterate import decode_segments
 from eventlog.routing.routes import Routes
 from eventlog.transport.connection import Exchange
@@ -95,5 +95,37 @@ def test_an_iteration_that_comes_to_nothing_is_given_up() -> None:
             with pytest.raises(IterationExpired):
                 assert [entry async for entry in rows]
         assert len(node.begun) > 1
+
+    run(main())
+
+
+class Working(FakeNode):
+    """A node that works on a batch of as many segments as it `works_on`, and stops then; or whose connection breaks first."""
+
+    works_on = 0
+    breaks = False
+
+    async def on_for_each(self, exchange: Exchange) -> None:
+        if self.breaks:
+            self.breaks = False
+            exchange.connection.abort()
+            return
+        if self.works_on:
+            self.works_on -= 1
+            done = pb.StateCursor(segment=decode_segments(exchange.message.for_each.segments, of=self.segments)[0], finished=True)
+            exchange.stream_send(Message(stream_item=pb.StreamItem(iteration_batch=pb.IterationBatch(entries=1, cursors=[done]))))
+        exchange.fail(Overloaded(what="memory", limit=1))
+
+
+@pytest.mark.parametrize(("works_on", "breaks", "outcome"), [(0, False, "none"), (0, True, "unknown"), (1, False, "unknown")])
+def test_a_task_that_is_given_up_says_whether_it_may_have_changed_something(works_on: int, breaks: bool, outcome: str) -> None:
+    async def main() -> None:
+        node = Working()
+        node.works_on, node.breaks = works_on, breaks
+        async with client_of(node, timeout_ms=200) as client:
+            cache = await client.create_cache("c")
+            with pytest.raises(Overloaded) as told:
+                await cache.for_each("remove")
+        assert told.value.outcome == outcome
 
     run(main())

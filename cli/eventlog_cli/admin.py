@@ -14,7 +14,7 @@ from eventlog.errors import Unavailable
 from eventlog.ids import id_fields
 from eventlog_cli.admin_cluster import COMMANDS, verify_copies
 from eventlog_cli.cache import RETAINED, as_row
-from eventlog_cli.conventions import common_options, open_operator_client, settings
+from eventlog_cli.conventions import answers_by_exit_code, common_options, open_operator_client, settings
 from eventlog_cli.lazy import SynonymGroup
 from eventlog_cli.output import ProgressLine, print_row, print_text, rounds, show, show_error, table
 from eventlog_cli.parameters import COUNT, DURATION, SIZE, format_duration, format_size
@@ -52,6 +52,8 @@ def status(*, check: bool, wait_ms: int | None, watch: bool) -> None:
             raise click.UsageError("--watch goes on until Ctrl-C: it excludes --check and --wait")
         _watch()
         return
+    if check or wait_ms is not None:
+        answers_by_exit_code()
     found = _status() if wait_ms is None else _wait_until_ok(wait_ms)
     if settings().is_json:
         print_row(_status_row(found))
@@ -319,6 +321,7 @@ def check(cache_name: str, data: Path | None) -> None:
 
 
 def _check_node(cache_name: str) -> None:
+    answers_by_exit_code()
     with open_operator_client() as client:
         report = client.check(cache_name or None, timeout_ms=max(CHECK_MS_MAX, settings().timeout_ms))
     if settings().is_json:
@@ -336,6 +339,7 @@ def _check_directory(data: Path) -> None:
     # not at the top: `--help` and completion need no node
     from eventlog.assemble import check_directory  # noqa: PLC0415
 
+    answers_by_exit_code()
     report = check_directory(data)
     counts = {"values": report.checked.values, "events": report.checked.events, "entries": report.checked.entries}
     if settings().is_json:

@@ -10,7 +10,7 @@ import click
 from eventlog.errors import TimedOut, Unavailable
 from eventlog.ids import id_fields
 from eventlog.limits import REPLICAS_MAX
-from eventlog_cli.conventions import common_options, open_operator_client, settings
+from eventlog_cli.conventions import answers_by_exit_code, common_options, open_operator_client, settings
 from eventlog_cli.lazy import SynonymGroup
 from eventlog_cli.output import ProgressLine, note, print_row, print_text, table
 from eventlog_cli.parameters import DURATION, SEGMENTS, SIZE, Whole, format_size
@@ -230,6 +230,8 @@ def _print_moves(moves: "Sequence[tuple[Move, int]]", figure: str) -> None:
 @common_options
 def rebalance_start(*, throttle_bytes: int, wait: bool) -> None:
     """Begin to even out load; it goes on whichever node dies."""
+    if wait:
+        answers_by_exit_code()
     with open_operator_client() as client:
         begun = client.admin.start_rebalance(throttle_bytes=throttle_bytes)
         if wait and begun:
@@ -309,6 +311,7 @@ def verify_copies(chosen: Sequence[int] | None = None) -> None:
 
     Exit with 1 if two of a segment differ, or only one of several was compared.
     """
+    answers_by_exit_code()
     copies, different, alone, missing = 0, [], 0, Counter[str]()
     with open_operator_client() as client, ProgressLine("comparing", noun="segments") as progress:
         segments = list(range(client.segments_count)) if chosen is None else list(chosen)

@@ -28,6 +28,7 @@ SERVER_VARIABLE = "EVENTLOG_SERVER"
 TIMEOUT_MS_DEFAULT = 10_000
 CONNECT_MS_MAX = 5_000
 _KEY = "eventlog_cli.settings"
+ANSWERS = "eventlog_cli.answers"
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -54,6 +55,11 @@ def settings() -> Settings:
     """Return the settings of the command that runs."""
     found: Settings = click.get_current_context().meta.get(_KEY, Settings())
     return found
+
+
+def answers_by_exit_code() -> None:
+    """Note that the exit code of the command that runs is an answer: where nobody reads the end of its output it must not say yes."""
+    click.get_current_context().meta[ANSWERS] = True
 
 
 def _keep(field: str) -> Callable[[click.Context, click.Parameter, Any], None]:

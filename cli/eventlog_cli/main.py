@@ -10,13 +10,14 @@ from typing import Any
 import click
 
 from eventlog.errors import EventLogError
-from eventlog_cli.conventions import AskedToEnd, common_options
+from eventlog_cli.conventions import ANSWERS, AskedToEnd, common_options
 from eventlog_cli.lazy import CommandPlace, LazyGroup
 from eventlog_cli.output import drop, print_aside
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
 EXIT_INTERRUPTED = 130
+EXIT_UNREAD = 141  # as shells count SIGPIPE
 
 _RUN, _DATA, _CARE = "Start", "Keys and events", "Operation"
 
@@ -72,6 +73,10 @@ COMMANDS = _SHOWN | {
 class ClosedPipe(Exception):
     """Nobody reads stdout any more. Not an OSError, which click would turn into an exit code of its own."""
 
+    def __init__(self, exit_with: int) -> None:
+        super().__init__(exit_with)
+        self.exit_with = exit_with
+
 
 class Interrupted(Exception):
     """Ctrl-C, or a signal that asks for the same. Not a KeyboardInterrupt, to which click would add a line of its own."""
@@ -82,12 +87,12 @@ class Interrupted(Exception):
 
 
 @contextmanager
-def _ends_of_our_own() -> Iterator[None]:
+def _ends_of_our_own(ctx: click.Context | None = None) -> Iterator[None]:
     """Keep from click what it has an end of its own for."""
     try:
         yield
     except BrokenPipeError as error:
-        raise ClosedPipe from error
+        raise ClosedPipe(EXIT_UNREAD if ctx is not None and ctx.meta.get(ANSWERS) else 0) from error
     except AskedToEnd as error:
         raise Interrupted(128 + error.number) from error  # as shells count it
     except KeyboardInterrupt as error:
@@ -113,7 +118,7 @@ class Root(LazyGroup):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command named."""
-        with _ends_of_our_own():
+        with _ends_of_our_own(ctx):
             return super().invoke(ctx)
 
 
@@ -145,13 +150,17 @@ def _give_up_stderr() -> None:
 
 
 def exit_code(action: Callable[[], object]) -> int:
-    """Run `action` and return the exit code of the process; errors become one line on stderr."""
+    """Run `action` and return the exit code of the process; errors become one line on stderr.
+
+    Where nobody reads stdout to its end that is 0, unless the command has come to an exit code of its own, or was to.
+    """
+    result: object = None
     try:
         result = action()
         sys.stdout.flush()
-    except (BrokenPipeError, ClosedPipe):
+    except (BrokenPipeError, ClosedPipe) as error:
         drop(sys.stdout)
-        return 0
+        result = error.exit_with if isinstance(error, ClosedPipe) else result
     except (KeyboardInterrupt, Interrupted, click.Abort) as error:
         return error.exit_with if isinstance(error, Interrupted) else EXIT_INTERRUPTED
     except click.exceptions.NoArgsIsHelpError as error:

@@ -8,7 +8,7 @@ import click
 
 from eventlog.errors import MirrorNotFound
 from eventlog.ids import id_fields
-from eventlog_cli.conventions import common_options, open_client, settings
+from eventlog_cli.conventions import answers_by_exit_code, common_options, open_client, settings
 from eventlog_cli.lazy import SynonymGroup
 from eventlog_cli.output import note, print_row, print_text, table
 from eventlog_cli.parameters import ID, PARAM, POSITIVE, SIZE, SPAN, Parsed, format_seconds, parse_id
@@ -190,6 +190,7 @@ def _worst(mirror: "MirrorInfo", shards: "list[ShardInfo] | Any") -> str:
 @common_options
 def status(mirror: str, *, wait_ms: int) -> None:
     """Print how the shards of the mirror NAME stand."""
+    answers_by_exit_code()
     with open_client() as client:
         found = client.mirrors.status(mirror, wait_ms=wait_ms)
     if settings().is_json:
@@ -229,6 +230,7 @@ def status(mirror: str, *, wait_ms: int) -> None:
 @common_options
 def verify(mirror: str, *, from_id: int, until_id: int) -> None:
     """Compare the topic of the mirror NAME with the log: each event once, and nothing else. Exits with 1 on a difference."""
+    answers_by_exit_code()
     with open_client() as client:
         found = client.mirrors.verify(mirror, from_id=from_id, until_id=until_id)
     if settings().is_json:

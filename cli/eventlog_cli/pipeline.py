@@ -14,7 +14,16 @@ import click
 
 from eventlog.errors import CacheNotFound, Unavailable
 from eventlog.integrations.pipeline_rows import Took, archive_row, audit_row, compact_row, hour_text, rebuild_row, rollup_row
-from eventlog_cli.conventions import EndingInOrder, common_options, load_archives, load_pipelines, load_rollups, open_client, settings
+from eventlog_cli.conventions import (
+    EndingInOrder,
+    answers_by_exit_code,
+    common_options,
+    load_archives,
+    load_pipelines,
+    load_rollups,
+    open_client,
+    settings,
+)
 from eventlog_cli.lazy import SynonymGroup
 from eventlog_cli.mirror import tell_verification
 from eventlog_cli.output import ProgressLine, note, print_row, print_text, stdout, table
@@ -219,6 +228,7 @@ def _tell(cache: str, path: str, done: "Written", took: Took) -> None:
 @common_options
 def audit(cache_name: str, *, path: str | None, mirror: str | None, until: int | None) -> None:
     """Prove that an archive is as it was written, and has what the nodes have, hour by hour. Exits with 1 where it has not."""
+    answers_by_exit_code()
     archives, took = load_archives(), Took()
     with open_client() as client, _Bar("auditing") as bar:
         path = path or _noted(client, cache_name, "--archive")
@@ -295,6 +305,8 @@ def rebuild(cache_name: str, *, path: str | None, into: str | None, to: str | No
     """Make a cache or a table with the entries that CACHE had at an id or a time, from its archive and what the nodes keep behind it."""
     if (into is None) == (to is None):
         raise click.UsageError("give --into CACHE or --to PATH, one of them")
+    if verify:
+        answers_by_exit_code()
     archives, took = load_archives(), Took()
     with open_client() as client, _Bar("rebuilding") as bar:
         path = path or _noted(client, cache_name, "--archive")

@@ -12,7 +12,7 @@ import click
 import orjson
 
 from eventlog.errors import ConnectionLost, OperationRefused, TimedOut, Unavailable
-from eventlog_cli.conventions import common_options, settings
+from eventlog_cli.conventions import answers_by_exit_code, common_options, settings
 from eventlog_cli.lazy import SynonymGroup
 from eventlog_cli.output import note, print_row, print_text, stdin, stdout
 
@@ -113,6 +113,7 @@ def get(subject: str | None, *, version: str, schema_id: int | None, registry: s
 @_options
 def check(subject: str, file: str, *, version: str | None, registry: str | None, **given: Any) -> None:
     """Say whether the schema in FILE could be the next version of SUBJECT; exit with 1 and the reasons when it could not."""
+    answers_by_exit_code()
     asked = f"compatibility/subjects/{_part(subject)}/versions" + (f"/{_part(version)}" if version else "")
     found = _Registry(registry).ask("POST", asked + _query(verbose=True), _body(file, **given), doing=f"checking against {subject}")
     is_compatible, messages = bool(found["is_compatible"]), list(found.get("messages") or ())

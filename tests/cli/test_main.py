@@ -285,6 +285,53 @@ def test_a_pipe_that_nobody_reads_ends_with_0_and_silence() -> None:
     assert (child.returncode, stderr) == (0, b"")
 
 
+def unread(program: str) -> tuple[int | None, bytes]:
+    """Return how a program ends whose output nobody reads, and what it says of that."""
+    child = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert child.stdout is not None
+    child.stdout.close()
+    _, stderr = child.communicate()
+    return child.returncode, stderr
+
+
+@pytest.mark.parametrize(
+    ("answers", "nbytes", "code", "told"),
+    [(True, 10, 1, 1), (True, 10, 0, 0), (False, 10, 3, 3), (True, 1_000_000, 1, 141), (False, 1_000_000, 0, 0)],
+)
+def test_where_nobody_reads_the_end_an_exit_code_that_is_the_answer_is_not_0(answers: bool, nbytes: int, code: int, told: int) -> None:
+    program = f"""
+import click
+from eventlog_cli.conventions import answers_by_exit_code
+from eventlog_cli.main import main
+from eventlog_cli.output import print_text
+def invoke(*_):
+    if {answers}:
+        answers_by_exit_code()
+    print_text("x" * {nbytes})
+    raise click.exceptions.Exit({code})
+click.Group.invoke = invoke
+main(["id"])
+"""
+    assert unread(program) == (told, b"")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        *("admin status --check", "admin status --wait 1s", "admin check", "admin rebalance verify", "admin rebalance start --wait"),
+        *("mirror status m", "mirror verify m", "pipeline audit c --archive a"),
+    ],
+)
+def test_commands_that_answer_by_their_exit_code_say_so(words: str) -> None:
+    program = f"""
+from eventlog_cli.main import main
+def connect(*_, **__):
+    raise BrokenPipeError
+main({words.split()}, obj=connect)
+"""
+    assert unread(program) == (141, b"")
+
+
 def test_what_is_printed_to_a_closed_stdout_goes_nowhere() -> None:
     program = "import os, sys\nfrom eventlog_cli.main import main\ntry:\n    main(['--version'])\nfinally:\n    os.fstat(1)"
     line = f'"{sys.executable}" -c "$PROGRAM" >&-'

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from eventlog.errors import EventLogError
-from eventlog_cli.conventions import EndingInOrder, common_options, load_pipelines, settings
+from eventlog_cli.conventions import EndingInOrder, answers_by_exit_code, common_options, load_pipelines, settings
 from eventlog_cli.demo.checks import PROBLEMS_SHOWN, Check
 from eventlog_cli.demo.cluster import Cluster, commands_to_try, program_words
 from eventlog_cli.demo.input import rows_of_file, time_zones
@@ -41,6 +41,7 @@ def command(
     from eventlog_cli.demo.spark import SparkStory  # noqa: PLC0415
     from eventlog_cli.demo.story import Story  # noqa: PLC0415
 
+    answers_by_exit_code()
     if key is not None and path is None:
         raise click.UsageError("--key is about the rows of --input")
     pipelines = _spark() if on_spark else None

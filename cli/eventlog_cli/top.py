@@ -54,18 +54,23 @@ class Observed:
 def command(*, interval_ms: int, count: int | None) -> None:
     """Show nodes, rates, lag, and what is held up by which node, until Ctrl-C.
 
-    Rates are of events kept since the page before; what retention removed meanwhile is not in them.
+    Rates are of events kept since the page before; what retention removed meanwhile is not in them. Where no node answers for the last
+    of N pages the exit code is that of the error.
     """
     before: Observed | None = None
+    failed: Unavailable | None = None
     with open_operator_client() as client:
         for _ in rounds(interval_ms, count):
             try:
                 sample = _sample(client)
             except Unavailable as error:
                 show_error(error)
+                failed = error
                 continue
             show(as_row(sample, before), page(sample, before))
-            before = sample
+            before, failed = sample, None
+    if failed is not None:
+        click.get_current_context().exit(failed.exit_code)
 
 
 def _sample(client: "Client") -> Observed:

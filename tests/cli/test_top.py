@@ -1,9 +1,16 @@
 """Pages of `eventlog top`: rates between two of them, lagging members and holding listeners."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
+
 import pytest
+from click.testing import CliRunner
 
 from eventlog.client.cluster import NodeInfo
 from eventlog.client.reports import SegmentInfo, Status
+from eventlog.errors import TimedOut
+from eventlog_cli.main import main
 from eventlog_cli.top import Observed, ReaderLag, as_row, page, rates
 
 
@@ -87,3 +94,23 @@ def test_a_page_names_who_holds_readers_up_who_lags_and_what_to_do_next() -> Non
 @pytest.mark.parametrize("advice", [(), ("a", "b")])
 def test_a_page_always_ends_with_what_is_next(advice: tuple[str, ...]) -> None:
     assert page(sample(1.0, 1, advice=advice), None)[-1].startswith("next: ")
+
+
+@pytest.mark.parametrize(("answers", "code"), [("yes", 0), ("no", 3), ("no yes", 0), ("yes no", 3)])
+def test_the_exit_code_is_that_of_the_last_page(answers: str, code: int) -> None:
+    left = answers.split()
+
+    def told() -> Status:
+        if left.pop(0) == "no":
+            raise TimedOut(what="status", timeout_ms=1)
+        return status()
+
+    @contextmanager
+    def connect(*_: str, **__: object) -> Iterator[SimpleNamespace]:
+        nothing = SimpleNamespace(list=list)
+        admin = SimpleNamespace(nodes=lambda: [node(1)])
+        yield SimpleNamespace(status=told, admin=admin, segments=list, groups=nothing, listeners=nothing)
+
+    words = ["top", "--interval", "1ms", "--count", str(len(left)), "--json"]
+    found = CliRunner().invoke(main, words, obj=connect)
+    assert (found.exit_code, found.stdout.count("\n"), found.stderr) == (code, len(answers.split()), "")

@@ -10,6 +10,7 @@ from eventlog.client.options import ClientOptions
 from eventlog.client.writing.calls import Backlog, Changes, WriteCall
 from eventlog.client.writing.contents import Undecided, WriteFrame, is_forgettable, may_be_written, pack, rest_of
 from eventlog.client.writing.lane import STALLED_S, Lane, LaneShared, too_late
+from eventlog.clock import now_s
 from eventlog.errors import ClientClosed, EventLogError, InvalidArgument, NotEnoughReplicas, Outcome, OutcomeUnknown
 from eventlog.routing.lanes import Lanes, lane_apart
 from eventlog.routing.retry import backoff_ms
@@ -17,6 +18,8 @@ from eventlog.routing.window import Numbering, State
 from eventlog.transport.connection import Connection
 
 TIMER_SLACK_S = 0.002  # loops round times to milliseconds, and may be early
+TIMER_PAUSE_S_MIN = 0.02  # between two looks at all that waits for what is out of time; at least as long as the last one took ...
+TIMER_PAUSE_S_MAX = 1.0  # ... unless the machine slept meanwhile
 HAND_OVER_S = 0.1  # how long a primary that lost segments may take to answer what it owes before its connection is given up
 
 
@@ -39,6 +42,7 @@ class Writer:
         self._hand_over: asyncio.TimerHandle | None = None
         self._look_again: asyncio.TimerHandle | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._timer_not_before = 0.0
         self._needs_connection = asyncio.Event()
         self._is_closed = False
         nodes.choose_producer = self._choose_producer
@@ -337,14 +341,16 @@ class Writer:
     # ------------------------------------------------------------ deadlines and the end
 
     def _watch(self, deadline: float) -> None:
-        if self._timer is None or deadline + TIMER_SLACK_S < self._timer.when():
+        when = max(deadline + TIMER_SLACK_S, self._timer_not_before)
+        if self._timer is None or when < self._timer.when():
             if self._timer is not None:
                 self._timer.cancel()
-            self._timer = asyncio.get_running_loop().call_at(deadline + TIMER_SLACK_S, self._on_timer)
+            self._timer = asyncio.get_running_loop().call_at(when, self._on_timer)
 
     def _on_timer(self) -> None:
-        """Fail what is out of time, and wait for what runs out of it next."""
+        """Fail what is out of time, and wait for what runs out of it next: not at once, for in an outage that may be 100,000 calls."""
         self._timer = None
+        began_s = now_s()
         now = asyncio.get_running_loop().time()
         for call in self._backlog.waiting():
             if call.deadline <= now:
@@ -354,6 +360,8 @@ class Writer:
         self._backlog.forget_dead()
         self._undecided.drop_unwanted()
         deadlines = [call.deadline for call in self._live_calls()]
+        took_s = now_s() - began_s
+        self._timer_not_before = now + took_s + min(max(took_s, TIMER_PAUSE_S_MIN), TIMER_PAUSE_S_MAX)
         if deadlines:
             self._watch(min(deadlines))
 

@@ -52,6 +52,14 @@ def write(cache: blocking.Cache, rounds: int = 3, keys: int = 200) -> None:
     cache.remove("k7 ä")
 
 
+def remove_all(client: blocking.Client, cache: blocking.Cache) -> None:
+    """Have retention remove every event."""
+    client.alter_cache(cache.name, retain_time_ms=1)
+    while cache.log_ends().first_id is not None:
+        client.run_retention(cache.name)
+        time.sleep(0.01)
+
+
 def rows_of(batches: Iterator[pa.RecordBatch]) -> list[tuple[object, ...]]:
     return [
         (row["id"], row["segment"], row["offset"], row["kind"], row["key"], row["value"], row["before"], dict(row["headers"]))
@@ -244,6 +252,18 @@ def test_what_retention_took_is_an_error_and_no_gap(client: blocking.Client, cac
     with pytest.raises(EventsTrimmed):
         archives.archive(client, cache.name, tmp_path / "a")
     assert archives.open(tmp_path / "a").verify().events == 202
+
+
+def test_where_retention_took_everything_that_comes_next_that_is_said_and_not_that_there_is_nothing(
+    client: blocking.Client, cache: blocking.Cache, tmp_path: Path
+) -> None:
+    write(cache, rounds=1)
+    archives.archive(client, cache.name, tmp_path / "a")
+    write(cache, rounds=1)
+    remove_all(client, cache)
+    with pytest.raises(EventsTrimmed, match="nothing after it is kept"):
+        archives.archive(client, cache.name, tmp_path / "a")
+    assert archives.archive(client, cache.name, tmp_path / "anew").events == 0
 
 
 @pytest.mark.parametrize("how", ["removed", "cut", "flipped", "shorter", "retyped", "another"])

@@ -160,6 +160,24 @@ def test_where_retention_cut_a_window_a_table_begins_with_the_next(client: block
         rollups.rollup(client, cache.name, tmp_path / "all", after=0, **OPTIONS)
 
 
+def test_windows_of_which_retention_took_everything_are_said_and_not_passed_over(
+    client: blocking.Client, cache: blocking.Cache, tmp_path: Path
+) -> None:
+    write(cache, rounds=2)
+    done = until_closed(client, cache, tmp_path / "r")
+    write(cache, rounds=2)
+    client.alter_cache(cache.name, retain_time_ms=1)
+    while cache.log_ends().first_id is not None:
+        time.sleep(WINDOW_MS / 1000)
+        client.run_retention(cache.name)
+    with pytest.raises(EventsTrimmed):
+        rollups.rollup(client, cache.name, tmp_path / "r", **OPTIONS)
+    with pytest.raises(EventsTrimmed):
+        rollups.rollup(client, cache.name, tmp_path / "all", after=0, **OPTIONS)
+    assert rollups.rollup(client, cache.name, tmp_path / "anew", **OPTIONS).events == 0
+    assert len(rows_of(tmp_path / "r")) == sum(one.rows for one in done)
+
+
 def entries_of(cache: blocking.Cache) -> list[dict[str, Any]]:
     return [event.value for event in cache.events()]
 

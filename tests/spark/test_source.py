@@ -14,7 +14,7 @@ import pytest
 from pyspark.sql.types import LongType, StructField, StructType
 
 from eventlog import blocking
-from eventlog.errors import EventLogError
+from eventlog.errors import EventLogError, EventsTrimmed
 from eventlog.ids import id_before, time_of
 from eventlog.integrations.spark.source import EventLogSource
 from tests.process.clusters import ClusterProcesses
@@ -365,6 +365,38 @@ def test_what_retention_took_ends_the_query_unless_it_is_told_to_go_on(
         run(frame, batches, tmp_path / "check")
     run(stream(spark, node.address, "trimmed", startingPosition="earliest", failOnDataLoss="false").load(), batches, tmp_path / "other")
     assert sorted(batches.ids[max(batches.ids)]) == [event.id for event in cache.events()]
+
+
+def test_where_retention_took_everything_that_comes_next_a_read_does_not_take_that_for_nothing(
+    node: NodeProcess, client: blocking.Client
+) -> None:
+    cache = client.create_cache("gone")
+    cache.put_many([(f"k{key}", key) for key in range(100)])
+    first, middle = (list(cache.events())[place].id for place in (0, 50))
+    options = {"servers": node.address, "cache": "gone", "startingPosition": f"id:{first}", "maxWaitMs": "700"}
+    tolerant, schema = options | {"failOnDataLoss": "false"}, StructType([StructField("id", LongType())])
+    readers = [EventLogSource(one).streamReader(schema) for one in (options, tolerant)]
+    start = readers[0].initialOffset()
+    end = readers[0].latestOffset(start, read_all())
+    client.alter_cache("gone", retain_time_ms=1)
+    while cache.log_ends().first_id is not None:
+        client.run_retention("gone")
+        time.sleep(0.01)
+    failing = EventLogSource(options).streamReader(schema)
+    batch = EventLogSource(options).reader(schema)
+    part = EventLogSource(options | {"endingPosition": f"id:{middle}"}).reader(schema)
+    asked = [lambda: failing.latestOffset(start, read_all()), lambda: failing.partitions(start, end), batch.partitions, part.partitions]
+    for ask in asked:
+        with pytest.raises(EventsTrimmed, match="nothing after it is kept"):
+            ask()
+    assert readers[1].initialOffset() == start
+    assert readers[1].partitions(start, end) == EventLogSource(tolerant).reader(schema).partitions() == []
+    before, processor = time.monotonic(), time.process_time()
+    readers[1].latestOffset(start, read_all())
+    assert readers[1].latestOffset(start, read_all()) == start
+    assert time.process_time() - processor < (time.monotonic() - before) / 4, "it waits, and does not ask on and on"
+    assert readers[1].reportLatestOffset()["losses"] >= 99
+    assert EventLogSource(options | {"startingPosition": "earliest"}).reader(schema).partitions() == []
 
 
 def test_a_stream_holds_what_it_has_not_done(spark: Any, node: NodeProcess, client: blocking.Client, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from eventlog import blocking
+from eventlog.client.reports import Plan
 from eventlog.errors import ArchiveDamaged, ArchiveRefused, EventsTrimmed, InvalidArgument
 from eventlog.ids import ID_MAX
 from eventlog.integrations.archive.digest import bounds_of, digest_of
@@ -333,6 +334,13 @@ def is_kept(cache: blocking.Cache, after: int, *, segments: Collection[int] | No
     except EventsTrimmed:
         return False
     return True
+
+
+def check_planned(cache: blocking.Cache, plan: Plan, *, segments: Collection[int] | None = None) -> Plan:
+    """Return a plan. Raises EventsTrimmed where retention has taken all events of it: of other plans those who read them say so."""
+    if plan.trimmed and not plan.events:
+        cache.poll(plan.after, max_events=0, segments=segments)
+    return plan
 
 
 def _only(table: pa.Table, bounds: RowBounds) -> pa.Table:

@@ -25,6 +25,7 @@ from eventlog.integrations.archive.files import NewFile, write_parts
 from eventlog.integrations.archive.holding import hold_behind
 from eventlog.integrations.archive.place import ArchivePlace, place_of
 from eventlog.integrations.archive.ranges import Range, ranges_of
+from eventlog.integrations.archive.reading import check_planned
 from eventlog.integrations.archive.table import ArchiveTable, Round, identity_of
 from eventlog.integrations.archive.values import ValueColumns, archived_struct, ddl_of, type_of
 from eventlog.limits import ANSWER_BYTES_MAX
@@ -187,7 +188,8 @@ def archive(
     run = run or (lambda ranges, values: map(partial(write_range, source, place=place, values=values), ranges))
     at, events, nbytes, files, rounds = start, 0, 0, 0, 0
     while True:
-        plan = source.plan(at, upto=end.last_id if upto is None else min(upto, end.last_id), max_events=round_events)
+        last = end.last_id if upto is None else min(upto, end.last_id)
+        plan = check_planned(source, source.plan(at, upto=last, max_events=round_events))
         if not plan.events:
             break
         segments = range(client.segments_count)

@@ -23,7 +23,7 @@ from eventlog.errors import CacheNotFound, CorruptData, EventsTrimmed, InvalidAr
 from eventlog.ids import time_of
 from eventlog.integrations.archive.columns import columns_of, record_batch
 from eventlog.integrations.archive.ranges import PARTITION_EVENTS_MIN, PARTITIONS_MAX, ranges_of
-from eventlog.integrations.archive.reading import open_archive
+from eventlog.integrations.archive.reading import check_planned, open_archive
 from eventlog.integrations.archive.table import TableIdentity, identity_of
 from eventlog.integrations.rollup.definition import WINDOW, Definition, boundary_id, boundary_ms, definition_of
 from eventlog.integrations.rollup.gathering import Gathering, merged
@@ -301,7 +301,7 @@ class CacheSource:
         return 0
 
     def cut(self, after: int, upto: int, max_events: int) -> tuple[int, int]:
-        plan = self._cache.plan(after, upto=upto, max_events=max_events)
+        plan = check_planned(self._cache, self._cache.plan(max(after, _BEHIND_NOTHING), upto=upto, max_events=max_events))
         return plan.upto, plan.events
 
     def pieces(self, after: int, upto: int, *, window_ms: int, events: int, asked: int) -> list[RollupPiece]:

@@ -13,7 +13,7 @@ from eventlog.ids import ID_MAX
 from eventlog.integrations.archive.columns import read_columns, record_batch
 from eventlog.integrations.archive.events import Judge, facts_of
 from eventlog.integrations.archive.ranges import Range, RowBounds, ranges_of
-from eventlog.integrations.archive.reading import Archive, noted_for, open_archive
+from eventlog.integrations.archive.reading import Archive, check_planned, noted_for, open_archive
 from eventlog.integrations.archive.rounds import range_batches
 from eventlog.integrations.archive.table import File
 from eventlog.integrations.spark.columns import SparkShape
@@ -108,11 +108,16 @@ class SourceReading:
         return ends.last_id if start.word == "latest" or ends.first_id is None else ends.first_id - 1
 
     def _plan(self, after: int, *, upto: int | None = None, max_events: int = 0, max_bytes: int = 0) -> "Plan":
-        segments = self._options.segments or None
         archive = self._archive(after)
         if archive is not None and archive.after <= after < archive.upto:
             return self._plan_over(archive, after, upto=upto, max_events=max_events, max_bytes=max_bytes)
-        return self._cache.plan(after, upto=upto, max_events=max_events, max_bytes=max_bytes, segments=segments)
+        return self._plan_of_nodes(after, upto=upto, max_events=max_events, max_bytes=max_bytes)
+
+    def _plan_of_nodes(self, after: int, *, upto: int | None = None, max_events: int = 0, max_bytes: int = 0) -> "Plan":
+        """Return a plan of what the nodes keep. Raises EventsTrimmed where that is nothing any more, unless a read goes on without it."""
+        segments = self._options.segments or None
+        plan = self._cache.plan(after, upto=upto, max_events=max_events, max_bytes=max_bytes, segments=segments)
+        return check_planned(self._cache, plan, segments=segments) if self._options.fail_on_data_loss else plan
 
     def _plan_over(self, archive: Archive, after: int, *, upto: int | None, max_events: int, max_bytes: int) -> "Plan":
         """Return a plan that begins in an archive: limits are counted over all segments, and end it there at the latest."""
@@ -120,7 +125,7 @@ class SourceReading:
         end, events = archive.cut(after, limit, upto=ID_MAX if upto is None else upto)
         if limit or end == upto:
             return Plan(after=after, upto=end, events=events, bytes=0)
-        rest = self._cache.plan(end, upto=upto, segments=self._options.segments or None)
+        rest = self._plan_of_nodes(end, upto=upto)
         return Plan(after=after, upto=rest.upto, events=events + rest.events, bytes=rest.bytes)
 
     def _partitions(self, plan: "Plan") -> list[RangePartition]:
@@ -129,7 +134,7 @@ class SourceReading:
             end = min(plan.upto, archive.upto)
             bounds = self._judge().bounds(plan.after, end, segments=options.segments or None)
             pieces = [FileRange(bounds=bounds, file=file) for file in archive.pieces(bounds)]
-            rest = self._cache.plan(end, upto=plan.upto, segments=options.segments or None) if plan.upto > end else None
+            rest = self._plan_of_nodes(end, upto=plan.upto) if plan.upto > end else None
             return [RangePartition(one) for one in pieces] + ([] if rest is None else self._partitions(rest))
         segments = options.segments or tuple(range(client_of(options).segments_count))
         ranges = self._ranges(plan.after, plan.upto, segments, events=plan.events, nbytes=plan.bytes)

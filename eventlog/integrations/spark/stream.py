@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.datasource import DataSourceStreamReader
 
+from eventlog.client.reading.wanted import OnTrimmed
 from eventlog.client.reports import Plan
 from eventlog.errors import EventLogError, EventsTrimmed, Unavailable
 from eventlog.ids import id_before, time_of
@@ -134,8 +135,9 @@ class EventsStreamReader(SourceReading, DataSourceStreamReader, SupportsTriggerA
     def _is_still(self, after: int, deadline: float) -> bool:
         """Return when something happens behind an id, which the node tells, or it is time: then True, if nothing is wrong."""
         left_ms = max(int((deadline - time.monotonic()) * 1000), 1)
+        on_trimmed: OnTrimmed = "error" if self._options.fail_on_data_loss else "earliest"
         with suppress(EventLogError):  # the plan says what is wrong
-            self._cache.poll(after, max_events=0, wait_ms=left_ms, segments=self._options.segments or None)
+            self._cache.poll(after, max_events=0, wait_ms=left_ms, segments=self._options.segments or None, on_trimmed=on_trimmed)
             return time.monotonic() >= deadline
         return False
 

@@ -1,7 +1,9 @@
 """One read over an archive and the nodes with an event loop: the batches that code without one gets."""
 
 import asyncio
+import json
 import shutil
+import time
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any
@@ -67,6 +69,29 @@ def test_columns_and_a_noted_archive(client: blocking.Client, node: NodeProcess,
     with pytest.raises(ArchiveRefused, match="it is noted with cache 'orders', until"):
         read(node, None)
     client.alter_cache("orders", archive="")
+
+
+def test_an_archive_that_begins_later_than_what_the_nodes_keep_hides_nothing(
+    client: blocking.Client, node: NodeProcess, tmp_path: Path
+) -> None:
+    cache = client.create_cache("late")
+    cache.put_many([(f"k{key}", {"n": key}) for key in range(100)])
+    every = seen(cache.event_batches())
+    archives.archive(client, "late", tmp_path / "a", after=every[59][0])
+    client.alter_cache("late", archive=tmp_path / "a")
+    for found in (None, archives.open(tmp_path / "a")):
+        assert seen(archives.event_batches(found, client, "late")) == every
+        assert seen(read(node, found, cache="late")) == every
+        assert seen(archives.event_batches(found, client, "late", every[80][0])) == every[81:]
+    done = node.command("consume", "late", "--json")
+    assert [json.loads(line)["id"] for line in done.stdout.decode().splitlines()] == [event[0] for event in every]
+    client.alter_cache("late", retain_time_ms=1)
+    while cache.log_ends().first_id is not None:
+        client.run_retention("late")
+        time.sleep(0.01)
+    for found in (None, archives.open(tmp_path / "a")):
+        assert seen(archives.event_batches(found, client, "late")) == every[60:]
+        assert seen(read(node, found, cache="late")) == every[60:]
 
 
 def test_what_cannot_be_is_said(client: blocking.Client, node: NodeProcess, orders: Any, tmp_path: Path) -> None:

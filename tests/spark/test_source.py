@@ -16,6 +16,7 @@ from pyspark.sql.types import LongType, StructField, StructType
 from eventlog import blocking
 from eventlog.errors import EventLogError, EventsTrimmed
 from eventlog.ids import id_before, time_of
+from eventlog.integrations import archive as archives
 from eventlog.integrations.spark.source import EventLogSource
 from tests.process.clusters import ClusterProcesses
 from tests.process.nodes import NodeProcess
@@ -40,6 +41,14 @@ def read(spark: Any, node: NodeProcess, cache: str = "orders", **options: str) -
 
 def stream(spark: Any, addresses: str, cache: str, **options: str) -> Any:
     return spark.readStream.format("eventlog").options(servers=addresses, cache=cache, **options)
+
+
+def remove_all(client: blocking.Client, cache: str) -> None:
+    """Have retention remove every event."""
+    client.alter_cache(cache, retain_time_ms=1)
+    while client.cache(cache).log_ends().first_id is not None:
+        client.run_retention(cache)
+        time.sleep(0.01)
 
 
 def test_every_event_is_a_row_as_the_client_reads_it(spark: Any, node: NodeProcess, orders: blocking.Cache) -> None:
@@ -378,10 +387,7 @@ def test_where_retention_took_everything_that_comes_next_a_read_does_not_take_th
     readers = [EventLogSource(one).streamReader(schema) for one in (options, tolerant)]
     start = readers[0].initialOffset()
     end = readers[0].latestOffset(start, read_all())
-    client.alter_cache("gone", retain_time_ms=1)
-    while cache.log_ends().first_id is not None:
-        client.run_retention("gone")
-        time.sleep(0.01)
+    remove_all(client, "gone")
     failing = EventLogSource(options).streamReader(schema)
     batch = EventLogSource(options).reader(schema)
     part = EventLogSource(options | {"endingPosition": f"id:{middle}"}).reader(schema)
@@ -397,6 +403,25 @@ def test_where_retention_took_everything_that_comes_next_a_read_does_not_take_th
     assert time.process_time() - processor < (time.monotonic() - before) / 4, "it waits, and does not ask on and on"
     assert readers[1].reportLatestOffset()["losses"] >= 99
     assert EventLogSource(options | {"startingPosition": "earliest"}).reader(schema).partitions() == []
+
+
+def test_an_archive_that_begins_later_than_what_the_nodes_keep_hides_nothing(
+    node: NodeProcess, client: blocking.Client, tmp_path: Path
+) -> None:
+    cache = client.create_cache("late")
+    cache.put_many([(f"k{key}", key) for key in range(100)])
+    ids = [event.id for event in cache.events()]
+    archives.archive(client, "late", tmp_path / "a", after=ids[59])
+    options, schema = {"servers": node.address, "cache": "late"}, StructType([StructField("id", LongType())])
+    client.alter_cache("late", archive=tmp_path / "a")
+
+    def found(**given: str) -> list[int]:
+        reader = EventLogSource(options | given).reader(schema)
+        return sorted(id_ for part in reader.partitions() for rows in reader.read(part) for id_ in rows.column("id").to_pylist())
+
+    assert found() == found(archive=str(tmp_path / "a")) == ids
+    remove_all(client, "late")
+    assert found() == found(archive=str(tmp_path / "a")) == ids[60:]
 
 
 def test_a_stream_holds_what_it_has_not_done(spark: Any, node: NodeProcess, client: blocking.Client, tmp_path: Path) -> None:

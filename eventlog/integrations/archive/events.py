@@ -58,13 +58,13 @@ class _Rows:
 def event_batches(
     archive: Archive | None, client: blocking.Client, cache: str, from_id: int | None = None, *, until_id: int | None = None, **options: Any
 ) -> Iterator[EventBatch]:
-    """Yield the events behind an id as columns, by default all that the archive has and what follows; as a cache's `event_batches`.
+    """Yield the events behind an id as columns, by default all that there are; as a cache's `event_batches`.
 
     None is the archive that is noted with the cache, opened where the read needs it; without one the nodes have what there is.
 
     Options are `where`, `parameters`, `select`, `segments` and `columns`, which hold for both, and `order`, `max_bytes`, `follow`,
     `on_trimmed`, `on_stalled`, `read_from` and `poll_interval_ms`, which are the nodes'. A beginning before the archive's is asked of
-    the nodes.
+    the nodes, and so is all of it where what they keep begins before the archive.
 
     Raises:
         ArchiveRefused: it is another cache's.
@@ -76,9 +76,10 @@ def event_batches(
     check_options(options)
     source = client.cache(cache)
     found = noted_for(client, cache, from_id, segments=options.get("segments")) if archive is None else archive
-    if found is None:
+    if found is not None:
+        found.check_of(client, cache)
+    if found is None or (from_id is None and found.is_later_than(source.log_ends().first_id)):
         return source.event_batches(from_id, until_id=until_id, **options)
-    found.check_of(client, cache)
     part = ArchivePart(found, facts_of(client, client.describe_cache(cache)), from_id, until_id=until_id, **options)
 
     def both() -> Iterator[EventBatch]:
@@ -101,6 +102,9 @@ async def event_batches_async(
     at = from_id
     if archive is not None:
         archive.check(identity)
+        if from_id is None and archive.is_later_than((await source.log_ends()).first_id):
+            archive = None
+    if archive is not None:
         part = await asyncio.to_thread(ArchivePart, archive, facts_of(client, info), from_id, until_id=until_id, **options)
         batches = part.batches()
         while (batch := await asyncio.to_thread(_next_of, batches)) is not None:

@@ -91,6 +91,10 @@ class Archive:
         """The id behind which it begins."""
         return self._table.after or 0
 
+    def is_later_than(self, first_id: int | None) -> bool:
+        """Return whether it begins behind the first event that the nodes keep: then they have everything from there on."""
+        return first_id is not None and first_id <= self.after
+
     @property
     def upto(self) -> int:
         """The id up to which it has everything behind `after`."""

@@ -102,9 +102,9 @@ class SourceReading:
             return place.at
         if start.word is None:
             return start.id
-        if start.word == "earliest" and (archive := self._archive()) is not None:
+        archive, ends = self._archive() if start.word == "earliest" else None, self._cache.log_ends()
+        if archive is not None and not archive.is_later_than(ends.first_id):
             return archive.after
-        ends = self._cache.log_ends()
         return ends.last_id if start.word == "latest" or ends.first_id is None else ends.first_id - 1
 
     def _plan(self, after: int, *, upto: int | None = None, max_events: int = 0, max_bytes: int = 0) -> "Plan":

@@ -6,6 +6,7 @@ that Spark's reader does not take: dictionaries, unsigned numbers, large strings
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
@@ -32,6 +33,7 @@ _ARROW: Final = {
     _BINARY: pa.binary(),
     _MAP: HEADERS,
 }
+_TAKEN_BYTES_MAX: Final = 1 << 30  # offsets of one chunk end at 2 GiB, and rows that are picked one by one come in one
 _OF_TABLE: Final = {"version": "id"}  # an entry's version is the id of its last event
 
 
@@ -130,3 +132,12 @@ def times_of(ids: Ints) -> Any:
 
 def _same(text: str, count: int) -> Any:
     return pa.DictionaryArray.from_arrays(pa.array(np.zeros(count, np.int8)), pa.array([text])).dictionary_decode()
+
+
+def rows_in_order(table: pa.Table, order: Ints, *, taken_bytes_max: int = _TAKEN_BYTES_MAX) -> pa.Table:
+    """Return all rows of a table in an order; of a large one as the runs of them that there are, which are not copied."""
+    if table.nbytes <= taken_bytes_max or not len(order):
+        return table.take(order)
+    cuts = np.flatnonzero(np.diff(order) != 1) + 1
+    bounds = pairwise([0, *cuts.tolist(), len(order)])
+    return pa.concat_tables([table.slice(int(order[low]), high - low) for low, high in bounds])

@@ -21,10 +21,9 @@ def digest_of(table: pa.Table) -> int:
 
 def digests_of(table: pa.Table) -> dict[int, tuple[int, int]]:
     """Return how many rows each segment has, and their digest. Rows are sorted by segment and id."""
-    whole = table.combine_chunks()
-    columns = [whole.column(name).combine_chunks() for name in sorted(whole.schema.names)]
-    segments = whole.column("segment")
-    return {segments[low].as_py(): (high - low, _of_rows(columns, low, high)) for low, high in bounds_of(whole)}
+    columns = [table.column(name) for name in sorted(table.schema.names)]
+    segments = table.column("segment")
+    return {segments[low].as_py(): (high - low, _of_rows(columns, low, high)) for low, high in bounds_of(table)}
 
 
 def bounds_of(table: pa.Table) -> Iterator[tuple[int, int]]:
@@ -38,27 +37,38 @@ def bounds_of(table: pa.Table) -> Iterator[tuple[int, int]]:
 def _of_rows(columns: list[Any], low: int, high: int) -> int:
     found = xxh3_64()
     for column in columns:
-        _feed(found, column.slice(low, high - low))
+        _feed(found, column.slice(low, high - low).chunks)
     return found.intdigest()
 
 
-def _feed(found: Any, column: Any) -> None:
-    """Take up rows of a column: which are null, and of the others lengths and bytes."""
-    kind = column.type
-    if column.null_count:
-        found.update(np.packbits(column.is_valid().to_numpy(zero_copy_only=False)))
-        column = column.drop_null()
+def _feed(found: Any, chunks: list[Any]) -> None:
+    """Take up rows of a column, at least one: which are null, and of the others lengths and bytes, the same however they lie in chunks.
+
+    They are not put together: offsets of one chunk end at 2 GiB.
+    """
+    kind = chunks[0].type
+    if any(chunk.null_count for chunk in chunks):
+        found.update(np.packbits(np.concatenate([chunk.is_valid().to_numpy(zero_copy_only=False) for chunk in chunks])))
+        chunks = [chunk.drop_null() for chunk in chunks]
     if pa.types.is_map(kind):
-        offsets = column.offsets.to_numpy()
-        found.update(np.diff(offsets).tobytes())
-        for child in (column.keys, column.items):
-            _feed(found, child.slice(int(offsets[0]), int(offsets[-1] - offsets[0])))
+        bounds = [chunk.offsets.to_numpy() for chunk in chunks]
+        for offsets in bounds:
+            found.update(np.diff(offsets).tobytes())
+        for name in ("keys", "items"):
+            children = [(getattr(chunk, name), int(offsets[0]), int(offsets[-1])) for chunk, offsets in zip(chunks, bounds, strict=True)]
+            _feed(found, [child.slice(low, high - low) for child, low, high in children])
     elif pa.types.is_string(kind) or pa.types.is_binary(kind):
-        _, offsets_of, data = column.buffers()
-        offsets = np.frombuffer(offsets_of, np.int32)[column.offset : column.offset + len(column) + 1]
-        found.update(np.diff(offsets).tobytes())
-        if data is not None:
-            found.update(memoryview(data)[offsets[0] : offsets[-1]])
+        bounds = [_offsets_of(chunk) for chunk in chunks]
+        for offsets in bounds:
+            found.update(np.diff(offsets).tobytes())
+        for chunk, offsets in zip(chunks, bounds, strict=True):
+            if (data := chunk.buffers()[2]) is not None:
+                found.update(memoryview(data)[offsets[0] : offsets[-1]])
     else:
         width = kind.bit_width // 8
-        found.update(memoryview(column.buffers()[1])[column.offset * width : (column.offset + len(column)) * width])
+        for chunk in chunks:
+            found.update(memoryview(chunk.buffers()[1])[chunk.offset * width : (chunk.offset + len(chunk)) * width])
+
+
+def _offsets_of(chunk: Any) -> Any:
+    return np.frombuffer(chunk.buffers()[1], np.int32)[chunk.offset : chunk.offset + len(chunk) + 1]

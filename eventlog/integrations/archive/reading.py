@@ -15,6 +15,7 @@ from eventlog import blocking
 from eventlog.client.reports import Plan
 from eventlog.errors import ArchiveDamaged, ArchiveRefused, EventsTrimmed, InvalidArgument
 from eventlog.ids import ID_MAX
+from eventlog.integrations.archive.columns import rows_in_order
 from eventlog.integrations.archive.digest import bounds_of, digest_of
 from eventlog.integrations.archive.files import FILE_MEMORY, FileMemory, read_batches, read_part, unpacked_bytes
 from eventlog.integrations.archive.place import place_of
@@ -256,7 +257,7 @@ class Archive:
         bounds = RowBounds(after=low, upto=high)
         table = self._rows(files, self.schema, bounds, looked_at=None) if files else self.schema.empty_table()
         events = table.select([name for name in table.schema.names if name not in VALUE_COLUMNS])
-        return events.take(np.lexsort((table.column("id").to_numpy(), table.column("segment").to_numpy())))
+        return rows_in_order(events, np.lexsort((table.column("id").to_numpy(), table.column("segment").to_numpy())))
 
     def verify(self, *, told: Told = untold) -> Verified:
         """Read all of it, and prove that it is what was written: no offset missing in any segment, ids rising, digests as committed.

@@ -19,7 +19,7 @@ from eventlog.client.reading.batches import EventBatch
 from eventlog.client.reading.past import not_final
 from eventlog.client.reports import LogEnds
 from eventlog.errors import CorruptData, InvalidArgument
-from eventlog.integrations.archive.columns import columns_of, read_columns, record_batch
+from eventlog.integrations.archive.columns import columns_of, read_columns, record_batch, rows_in_order
 from eventlog.integrations.archive.digest import bounds_of, digest_of
 from eventlog.integrations.archive.files import NewFile, write_parts
 from eventlog.integrations.archive.holding import hold_behind
@@ -120,7 +120,7 @@ def _sorted(table: pa.Table) -> pa.Table:
     """Return rows by segment; within one they come in the order of ids."""
     segments = table.column("segment").to_numpy()
     if len(segments) and np.any(segments[1:] < segments[:-1]):
-        table = table.take(np.argsort(segments.astype(np.uint16), kind="stable"))
+        table = rows_in_order(table, np.argsort(segments.astype(np.uint16), kind="stable"))
     return table.combine_chunks()
 
 

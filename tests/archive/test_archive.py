@@ -119,6 +119,15 @@ def test_it_has_every_event_once_in_the_order_of_ids_and_goes_on_where_it_ends(
         found.history(upto=second.upto + 1)
 
 
+def test_a_round_ends_with_as_many_bytes_as_it_may_have(client: blocking.Client, cache: blocking.Cache, tmp_path: Path) -> None:
+    for _ in range(8):
+        cache.put_many([(f"k{key}", os.urandom(1_000).hex()) for key in range(100)])
+    plan = cache.plan(1)
+    done = archives.archive(client, cache.name, tmp_path / "a", round_bytes=plan.bytes // 8)
+    assert (done.events, 6 <= done.rounds <= 12) == (plan.events, True)
+    assert archives.open(tmp_path / "a").verify().events == plan.events
+
+
 def test_an_archive_is_proved_as_it_was_when_it_was_opened_whatever_comes_later(
     client: blocking.Client, cache: blocking.Cache, tmp_path: Path
 ) -> None:

@@ -28,9 +28,10 @@ from eventlog.integrations.archive.ranges import Range, ranges_of
 from eventlog.integrations.archive.reading import check_planned
 from eventlog.integrations.archive.table import ArchiveTable, Round, identity_of
 from eventlog.integrations.archive.values import ValueColumns, archived_struct, ddl_of, type_of
-from eventlog.limits import ANSWER_BYTES_MAX
+from eventlog.limits import ANSWER_BYTES_MAX, MIB
 
 ROUND_EVENTS_DEFAULT: Final = 5_000_000
+ROUND_BYTES_DEFAULT: Final = 512 * MIB
 _DIGEST_MASK: Final = (1 << 64) - 1
 _UNKNOWN: Final = -1
 
@@ -146,6 +147,7 @@ def archive(
     after: int | None = None,
     upto: int | None = None,
     round_events: int = ROUND_EVENTS_DEFAULT,
+    round_bytes: int = ROUND_BYTES_DEFAULT,
     hold: int | None = None,
     value_schema: str = "",
     tasks: int = 0,
@@ -157,8 +159,9 @@ def archive(
     A new table begins behind the id `after`, by default with the first event that the nodes keep; one that is there goes on where it
     ends. With `hold` a durable listener `archive.CACHE` keeps retention from what is not archived yet, up to so many bytes; one that is
     there moves on in any case. `value_schema` is fields as in `customer STRING, total DOUBLE`: from now on the table has columns `v` of
-    them and `_corrupt`, until a later one has more fields. A round is cut into `tasks`, by default one for half a million events and 16
-    at most, which `run` carries out, by default here. `told` hears of each round.
+    them and `_corrupt`, until a later one has more fields. A round has about `round_bytes`, as nodes store them, at most, and is cut into
+    `tasks`, by default one for half a million events and 16 at most, which `run` carries out, by default here. `told` hears of each
+    round.
 
     Raises:
         ArchiveRefused: the table is another cache's, or `path` something else, or `value_schema` lacks a field of the table or changes it.
@@ -189,7 +192,7 @@ def archive(
     at, events, nbytes, files, rounds = start, 0, 0, 0, 0
     while True:
         last = end.last_id if upto is None else min(upto, end.last_id)
-        plan = check_planned(source, source.plan(at, upto=last, max_events=round_events))
+        plan = check_planned(source, source.plan(at, upto=last, max_events=round_events, max_bytes=round_bytes))
         if not plan.events:
             break
         segments = range(client.segments_count)

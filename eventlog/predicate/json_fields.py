@@ -4,7 +4,8 @@ The decoder is given a type that has only these fields, and skips the rest unmad
 a decode of everything 4,700. A field that a value lacks is left out of what is answered.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from operator import attrgetter
 from typing import Any, Protocol
 
@@ -18,7 +19,9 @@ Steps = tuple[Step, ...]
 _NULL = b"null"
 MISSING = object()
 _encode = msgspec.json.Encoder().encode
-_decode_all = msgspec.json.Decoder().decode
+_decode_raw = msgspec.json.Decoder(msgspec.Raw).decode
+_decode_object = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_decode_array = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 
 class _Asked:
@@ -157,18 +160,19 @@ class Chosen:
                 whole = True
         self.below: dict[Step, Chosen] = {} if whole else {step: Chosen(inner) for step, inner in below.items()}
 
-    def pick(self, found: Any) -> Any:
-        """Return the chosen part of a decoded value, `MISSING` where there is none of it."""
+    def pick(self, found: Any, opened: Callable[[Any], Any] = lambda found: found) -> Any:
+        """Return the chosen part of a value, `MISSING` for none of it. `opened` has it as an object or an array, if it is one."""
         if not self.below:
             return found
+        found = opened(found)
         names = [step for step in self.below if isinstance(step, str)]
         places = [step for step in self.below if isinstance(step, int)]
         if isinstance(found, dict) and names:
-            parts = {name: self.below[name].pick(found[name]) for name in names if name in found}
+            parts = {name: self.below[name].pick(found[name], opened) for name in names if name in found}
             chosen = {name: part for name, part in parts.items() if part is not MISSING}
             return chosen if chosen or not parts else MISSING
         if isinstance(found, list) and places:
-            items = [self.below[place].pick(found[place]) for place in places if place < len(found)]
+            items = [self.below[place].pick(found[place], opened) for place in places if place < len(found)]
             return [item for item in items if item is not MISSING]
         return MISSING
 
@@ -189,7 +193,7 @@ class Chosen:
 
 
 class JsonProjection:
-    """Of JSON values. Where a field on the way is no object, the value is decoded whole and picked from."""
+    """Of JSON values: what is chosen stays as the bytes that it has. Where a field on the way is no object, it is picked step by step."""
 
     __slots__ = ("_decode", "_level")
 
@@ -208,10 +212,23 @@ class JsonProjection:
 
     def _one(self, text: bytes) -> bytes:
         try:
-            found = self._level.pick(_decode_all(text))
+            if self._decode is not None:
+                return _encode(self._decode(text))
+        except (msgspec.MsgspecError, ValueError, RecursionError):
+            pass
+        try:
+            found = self._level.pick(text, _opened)
+            return _encode({} if found is MISSING and _decode_raw(text) else found)
         except (msgspec.MsgspecError, ValueError, RecursionError):
             return text  # no JSON: there is nothing to choose from
-        return b"{}" if found is MISSING else _encode(found)
+
+
+def _opened(text: Any) -> Any:
+    """Return JSON text as an object or an array of texts; None where it is neither. Raises DecodeError."""
+    for decode in (_decode_object, _decode_array):
+        with suppress(msgspec.ValidationError):
+            return decode(text)
+    return None
 
 
 class Nothing:

@@ -363,6 +363,24 @@ def test_a_selection_keeps_nesting_and_bytes_and_leaves_out_what_is_not_there():
     assert selected(b"x", "key", context=BYTES) == b""
 
 
+def test_a_selection_keeps_the_digits_of_numbers_whatever_shape_they_and_others_are_of():
+    found = compiled("", JSON, select=("value.a.n", "value.b"))
+    values = [b'{"a": {"n": 12345678901234567.89}, "b": 10.00}', b'{"a": 5, "b": 10.00}', b" [1, 2]", b'{"a": {"n": 1e999}}', b"{}"]
+    _, data = found.project(events([{"key": "k", "value": value} for value in values]))
+    assert data == b'{"a":{"n":12345678901234567.89},"b":10.00}{"b":10.00}{}{"a":{"n":1e999}}{}'
+    value = b'{"l": [{"x": 10.00}, [2.50, {"y": 12345678901234567.89}]], "n": 1.0}'
+    assert selected(value, "value.l[0].x", "value.n") == b'{"l":[{"x":10.00}],"n":1.0}'
+    assert selected(value, "value.l[1][1].y", "value.l[1][0]") == b'{"l":[[{"y":12345678901234567.89},2.50]]}'
+    assert selected(value, "value.l[1]", "value.l[7]") == b'{"l":[[2.50, {"y": 12345678901234567.89}]]}'
+    assert selected(value, "value.n[0]", "value.l.x") == b"{}"
+
+
+def test_of_what_is_no_json_a_selection_is_all():
+    for value in (b"5 x", b'{"a": 1', b"[1, ", b'{"a": 1} x'):
+        assert selected(value, "value.a.b") == selected(value, "value.a[0]") == value
+    assert selected(b"5", "value.a") == selected(b"5", "value.a[0]") == b"{}"
+
+
 def test_removals_stay_without_a_value_and_images_are_selected_apart():
     rows = [{"key": "a", "value": {"n": 1, "m": 2}}, {"key": "b", "value": None, "before": {"n": 3, "m": 4}}]
     found = compiled("", select=("value.n",))

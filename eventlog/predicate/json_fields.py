@@ -4,6 +4,7 @@ The decoder is given a type that has only these fields, and skips the rest unmad
 a decode of everything 4,700. A field that a value lacks is left out of what is answered.
 """
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from operator import attrgetter
@@ -17,6 +18,7 @@ from eventlog.predicate.tree import Step
 
 Steps = tuple[Step, ...]
 _NULL = b"null"
+_NOT_PLAIN = re.compile(r'["\\\x00-\x1f\ud800-\udfff]')
 MISSING = object()
 _encode = msgspec.json.Encoder().encode
 _decode_raw = msgspec.json.Decoder(msgspec.Raw).decode
@@ -25,7 +27,7 @@ _decode_array = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 
 class _Asked:
-    """The fields of one object, or what is asked of the items of an array; both, or all of it, is decoded whole."""
+    """The fields of one object, or what is asked of the items of an array; both, all of it, or what no type can name is decoded whole."""
 
     __slots__ = ("fields", "is_whole", "items", "names", "type")
 
@@ -40,7 +42,7 @@ class _Asked:
                 below.setdefault(path[0], []).append(path[1:])
             else:
                 inside.append(path[1:])
-        self.is_whole = whole or bool(below) == bool(inside)
+        self.is_whole = whole or bool(below) == bool(inside) or not all(map(_is_plain, below))
         self.fields = {} if self.is_whole else {name: _Asked(inner) for name, inner in below.items()}
         self.items = _Asked(inside) if inside and not self.is_whole else None
         self.names = {name: f"f{index}" for index, name in enumerate(self.fields)}
@@ -68,6 +70,11 @@ class _Asked:
         if not isinstance(found, dict):
             return None
         return self.type(*(level.shape(found.get(name)) for name, level in self.fields.items()))
+
+
+def _is_plain(name: str) -> bool:
+    """Return whether a field of a type can have a name: msgspec writes it as it is."""
+    return _NOT_PLAIN.search(name) is None
 
 
 class JsonFields:
@@ -178,8 +185,8 @@ class Chosen:
 
     @property
     def has_names_only(self) -> bool:
-        """Return whether no array is reached into."""
-        return all(isinstance(step, str) and level.has_names_only for step, level in self.below.items())
+        """Return whether no array is reached into, and a type can have all of these names."""
+        return all(isinstance(step, str) and _is_plain(step) and level.has_names_only for step, level in self.below.items())
 
     def struct(self) -> Any:
         """Return the type of an object with the chosen fields, each taken over as the bytes it has."""

@@ -375,6 +375,20 @@ def test_a_selection_keeps_the_digits_of_numbers_whatever_shape_they_and_others_
     assert selected(value, "value.n[0]", "value.l.x") == b"{}"
 
 
+@pytest.mark.parametrize("name", ['a"b', "a\\b", "a\nb", "a\x01b", '"'])
+def test_a_field_may_have_any_name(name):
+    path = f"value['{name}']"
+    rows = [{"key": "k", "value": value} for value in ({name: {"n": 1, "m": 2}, "z": 3}, {"z": 3}, {name: 4}, {"x": {name: 5}})]
+    found = [compiled(f"{one} = {number}").mask(events(rows)).tolist() for one, number in ((f"{path}.n", 1), (path, 4), ("value.z", 3))]
+    assert found == [[True, False, False, False], [False, False, True, False], [True, True, False, False]]
+    assert (
+        compiled(f"{path}.n = 1 AND value.z = 3 OR value.x{path.removeprefix('value')} = 5").mask(events(rows)).tolist()[::3] == [True] * 2
+    )
+    for row, chosen in zip(rows[:2], ({name: {"n": 1}, "z": 3}, {"z": 3}), strict=True):
+        text = selected(row["value"], f"{path}.n", "value.z")
+        assert msgspec.json.decode(text) == chosen
+
+
 def test_of_what_is_no_json_a_selection_is_all():
     for value in (b"5 x", b'{"a": 1', b"[1, ", b'{"a": 1} x'):
         assert selected(value, "value.a.b") == selected(value, "value.a[0]") == value

@@ -248,7 +248,10 @@ def _tell_audit(cache: str, path: str, found: "Audit", in_topic: "MirrorVerifica
     if settings().is_json:
         print_row(audit_row(cache, found, in_topic, took))
         return
-    print_text(f"{path}: {verified.events} events in {verified.files} files are as they were written, up to id {verified.upto}")
+    proved = verified.events - verified.undigested
+    print_text(f"{path}: {proved} events in {verified.files} files are as they were written, up to id {verified.upto}")
+    if verified.undigested:
+        print_text(f"of {verified.undigested} more the table has forgotten the digests: they can be read, and none is missing between them")
     print_text(
         f"ids {found.after} to {found.upto}, which the nodes keep: of {found.events} events "
         f"{found.differing or 'no'} hours of segments differ"

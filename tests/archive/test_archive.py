@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+from deltalake import DeltaTable
 from pyarrow.fs import PyFileSystem
 
 from eventlog import blocking
@@ -363,6 +364,27 @@ def test_a_round_that_is_not_committed_is_held_back_all_the_same(client: blockin
     client.run_retention(cache.name)
     archives.archive(client, cache.name, path)
     archives.open(path).verify()
+
+
+def test_an_audit_says_of_how_many_events_the_log_has_forgotten_the_digests(
+    client: blocking.Client, node: NodeProcess, cache: blocking.Cache, tmp_path: Path
+) -> None:
+    write(cache)
+    archives.archive(client, cache.name, tmp_path / "a", round_events=200)
+
+    def told() -> str:
+        return node.command("pipeline", "audit", cache.name, "--archive", str(tmp_path / "a")).stdout.decode()
+
+    assert archives.open(tmp_path / "a").verify().undigested == 0
+    assert ": 602 events in " in told()
+    assert "forgotten" not in told()
+    DeltaTable(tmp_path / "a").create_checkpoint()
+    for version in range(3):  # as Delta's own cleanup does after 90 days: that of the table itself, and those of two rounds
+        (tmp_path / "a" / "_delta_log" / f"{version:020}.json").unlink()
+    found = archives.open(tmp_path / "a").verify()
+    assert (found.events, found.undigested > 300) == (602, True)
+    assert f": {602 - found.undigested} events in " in told()
+    assert f"of {found.undigested} more the table has forgotten the digests" in told()
 
 
 def test_an_audit_finds_what_differs_and_compares_what_the_nodes_keep(

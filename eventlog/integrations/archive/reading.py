@@ -34,13 +34,17 @@ def untold(_what: str, _done: int, _whole: int) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verified:
-    """What was looked through: all of it is as it was written. Of `rounds` the table's log tells; older ones it has forgotten."""
+    """What was looked through: all of it is as it was written, as far as `rounds` tell of which the table's log has digests.
+
+    `undigested` events are of older ones, which it has forgotten: of these it is known that they have no gap.
+    """
 
     after: int
     upto: int
     events: int
     files: int
     rounds: int
+    undigested: int = 0
 
 
 def open_archive(path: Path | str, *, memory: FileMemory = FILE_MEMORY) -> "Archive":
@@ -268,7 +272,7 @@ class Archive:
             ArchiveDamaged: naming the file, the round or the segment.
         """
         following: dict[int, int] = {}
-        events = rounds = 0
+        events = digested = rounds = 0
         last, whole = self.after, sum(file.rows for file in self._table.files())
         told("events verified", 0, whole)
         for own, table in self.stretches():
@@ -276,12 +280,14 @@ class Archive:
             rounds += len(own)
             for committed in own:
                 self._check_round(committed, table)
+                digested += committed.events
             self._check_offsets(table, following)
             last = max(last, int(table.column("id").to_numpy().max(initial=last)))
             told("events verified", events, whole)
         if last != self.upto:
             raise ArchiveDamaged(file=self.address, why=f"its last event has id {last}, and it is to have everything up to {self.upto}")
-        return Verified(after=self.after, upto=self.upto, events=events, files=len(self._table.files()), rounds=rounds)
+        files = len(self._table.files())
+        return Verified(after=self.after, upto=self.upto, events=events, files=files, rounds=rounds, undigested=events - digested)
 
     def _check_offsets(self, table: pa.Table, following: dict[int, int]) -> None:
         ids, offsets, segments = (table.column(name).to_numpy() for name in ("id", "offset", "segment"))

@@ -175,3 +175,16 @@ def test_values_of_bytes_have_no_fields_and_their_keys_are_hexadecimal():
     gathering = Gathering(definition, context)
     gathering.add(pa.RecordBatch.from_pylist([row], schema=schema))
     assert [(one["key"], one["bytes"]) for one in merged(definition, [gathering.table()]).to_pylist()] == [("00ff", 3)]
+
+
+def test_bytes_that_are_no_text_are_shown_where_they_are_taken_for_it():
+    context, schema = (
+        FilterContext(format="bytes", text_keys=False, before=False),
+        ArchiveColumns(has_text_keys=False, is_json=False).schema(),
+    )
+    row = rows_of([{"ms": T0, "key": "k", "value": 5}]).to_pylist()[0] | {"value": b"\x01"}
+    definition = definition_of(window_ms=WINDOW, by="CAST(key AS TEXT) AS k", measures="count")
+    gathering = Gathering(definition, context)
+    rows = [row | {"id": row["id"] + number, "key": key} for number, key in enumerate([b"\xff\xfe", "ä€".encode(), b"a\xff", b"a"])]
+    gathering.add(pa.RecordBatch.from_pylist(rows, schema=schema))
+    assert {one["k"] for one in merged(definition, [gathering.table()]).to_pylist()} == {r"\xff\xfe", "ä€", r"a\xff", "a"}

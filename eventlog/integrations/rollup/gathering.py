@@ -262,7 +262,10 @@ def _left_out(values: list[Any], numbers: Any) -> tuple[list[Any], Any]:
 
 
 def _text(value: Any) -> str | None:
-    """Return a value as a group is called by it; of text the text, of bytes their hexadecimal digits, else JSON."""
+    """Return a value as a group is called by it; of text the text, of bytes their hexadecimal digits, else JSON.
+
+    Bytes that were taken for text and are no UTF-8 are shown with a backslash.
+    """
     if value is None or type(value) is str:
-        return value
+        return value if value is None or value.isascii() else value.encode("utf-8", "surrogateescape").decode(errors="backslashreplace")
     return value.hex() if type(value) is bytes else _encode(value).decode()

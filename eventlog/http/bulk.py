@@ -188,6 +188,8 @@ class _Writing:
         if line.remove is bool(raw):
             raise BadValue(key=line.key, why="a line has a value, or removes")
         if line.remove:
+            if line.lifespan_ms is not msgspec.UNSET:
+                raise BadValue(key=line.key, why="a line that removes has no lifespan_ms: it leaves nothing that could expire")
             return b""
         if not self._form.is_bytes:
             return self._form.value(line.key, msgspec.Raw(raw))

@@ -87,6 +87,7 @@ def test_what_came_before_a_line_that_means_nothing_is_written_and_told(node: No
             b'{"value": 1}',
             b'{"key": "k"}',
             b'{"key": "k", "value": 1, "remove": true}',
+            b'{"key": "k", "remove": true, "lifespan_ms": 5}',
             b'{"key": "k", "x": 1}',
             b'{"key": "k", "value": 1, "lifespan_ms": 18446744073709551616}',
             b'{"key": "k", "value": 1, "lifespan_ms": 0}',
@@ -101,7 +102,7 @@ def test_what_came_before_a_line_that_means_nothing_is_written_and_told(node: No
         assert status == 200
         assert [row.get("kind") for row in found] == ["CREATED", None]
         assert (found[1]["line"], found[1]["error"] in {"INVALID_ARGUMENT", "BAD_VALUE"}) == (2, True)
-    assert {key for key, _ in cache.entries()} == {f"g{number}" for number in range(11)}
+    assert {key for key, _ in cache.entries()} == {f"g{number}" for number in range(12)}
     status, found = post(node.http, "broken", b"{\n")
     assert (status, found[0]["error"], found[0]["line"]) == (400, "INVALID_ARGUMENT", 1)
 

@@ -18,6 +18,7 @@ from eventlog.hashing import hash_key, segment_of
 from eventlog.ids import id_before, time_of
 from eventlog.integrations import archive as archives
 from eventlog.integrations.archive.ranges import RowBounds
+from eventlog.integrations.archive.reading import BATCH_ROWS
 from tests.examples import examples
 from tests.process.module_node import SEGMENTS
 
@@ -109,6 +110,15 @@ def test_conditions_mean_what_they_mean_to_nodes(client: blocking.Client, histor
     at = cache.log_ends().last_id
     found = rows_of(archives.state(archives.open(path), client, "orders", at, columns=["key", "value", "version"], **options))
     assert found == table_of(cache, **options)
+
+
+def test_of_more_entries_than_a_batch_each_is_judged_by_its_own_value(client: blocking.Client, tmp_path: Path) -> None:
+    cache, count = client.create_cache("wide"), BATCH_ROWS + 5_000
+    cache.put_many([(f"k{number:06}", {"n": number, "text": "x" * (number % 7)}) for number in range(count)])
+    archives.archive(client, "wide", tmp_path / "a")
+    options = {"where": "value.n % 10000 = 7", "select": "value.n"}
+    found = archives.state(archives.open(tmp_path / "a"), client, "wide", cache.log_ends().last_id, columns=["key", "value"], **options)
+    assert rows_of(found) == [{"key": f"k{number:06}", "value": {"n": number}} for number in range(7, count, 10_000)]
 
 
 def test_a_noted_archive_is_found_and_what_cannot_be_is_said(client: blocking.Client, history: Any, tmp_path: Path) -> None:

@@ -271,7 +271,8 @@ class _Judged:
 
 
 def _texts(array: pa.Array) -> Texts:
-    """Return a column of texts, none of which is null, as predicates take them."""
+    """Return a column of texts, none of which is null, as predicates take them: of a slice its own part of the buffer."""
     _, offsets_of, data = array.buffers()
     offsets = np.frombuffer(offsets_of, np.int32)[array.offset : array.offset + len(array) + 1].astype(np.int64)
-    return Texts(data=b"" if data is None else data.to_pybytes(), starts=offsets[:-1], sizes=np.diff(offsets))
+    low, high = int(offsets[0]), int(offsets[-1])
+    return Texts(data=b"" if data is None else data.slice(low, high - low).to_pybytes(), starts=offsets[:-1] - low, sizes=np.diff(offsets))

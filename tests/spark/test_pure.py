@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from eventlog.client.reports import Plan, PlannedSegment
 from eventlog.errors import CacheRecreated, InvalidArgument, PositionMismatch
 from eventlog.ids import ID_MAX
 from eventlog.integrations.archive.columns import ArchiveColumns
-from eventlog.integrations.archive.ranges import PARTITION_BYTES_MIN, PARTITION_EVENTS_MIN, PARTITIONS_MAX, ranges_of
+from eventlog.integrations.archive.ranges import PARTITION_BYTES_MIN, PARTITION_EVENTS_MIN, PARTITIONS_MAX, ranges_of, ranges_of_owners
 from eventlog.integrations.spark.columns import check_columns
 from eventlog.integrations.spark.offsets import Scope, after_of, id_of, offset_of
 from eventlog.integrations.spark.options import Start, check_stream, read_options, sink_options
@@ -197,6 +198,25 @@ def test_few_events_are_one_task_and_many_as_many_as_they_are_worth():
     assert (count(1), count(PARTITION_EVENTS_MIN), count(PARTITION_EVENTS_MIN + 1), count(10**9)) == (1, 1, 2, PARTITIONS_MAX)
     assert count(1, 3 * PARTITION_BYTES_MIN) == 3
     assert ranges_of(9, 9, segments=range(4), events=3, nbytes=1) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "counts"),
+    [
+        ({"asked": 0, "most": 4}, (3, 1)),
+        ({"asked": 0, "most": 16}, (12, 4)),
+        ({"asked": 8, "most": 2}, (6, 2)),
+        ({"asked": 1, "most": 16}, (1, 1)),
+    ],
+)
+def test_ranges_of_owners_share_as_many_as_are_asked_or_there_may_be(options, counts):
+    by_owner = {"a": range(48), "b": range(48, 64)}
+    parts = tuple(PlannedSegment(segment, "", 10**7, 10**9) for segment in range(64))
+    plan = Plan(after=5, upto=9, events=64 * 10**7, bytes=64 * 10**9, segments=parts)
+    found = list(ranges_of_owners(plan, by_owner, **options))
+    assert tuple(sum(own == owner for own, _ in found) for owner in by_owner) == counts
+    assert [segment for _, one in found for segment in one.segments] == list(range(64))
+    assert {(one.after, one.upto) for _, one in found} == {(5, 9)}
 
 
 def test_columns_are_those_of_the_caches_formats():

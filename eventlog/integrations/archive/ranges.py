@@ -1,10 +1,11 @@
 """What one task reads: a range of ids of some segments. A plan is the same whenever it is made for the same ends. Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
+from eventlog.client.reports import Plan
 from eventlog.limits import MIB
 
 PARTITIONS_MAX: Final = 16
@@ -70,3 +71,13 @@ def ranges_of(
     count = min(asked or min(worth, most), len(segments))
     bounds = [len(segments) * part // count for part in range(count + 1)]
     return [Range(after=after, upto=upto, segments=tuple(segments[low:high])) for low, high in pairwise(bounds)]
+
+
+def ranges_of_owners(plan: Plan, by_owner: Mapping[str, Sequence[int]], *, asked: int, most: int) -> Iterator[tuple[str, Range]]:
+    """Yield the ranges of a plan, each of segments of one owner: of those that are `asked`, or of the `most`, each has its share."""
+    whole = sum(map(len, by_owner.values()))
+    for owner, segments in sorted(by_owner.items()):
+        events, nbytes = plan.within(segments)
+        shares = {name: max(count * len(segments) // whole, 1) if count else 0 for name, count in (("asked", asked), ("most", most))}
+        for one in ranges_of(plan.after, plan.upto, segments=segments, events=events, nbytes=nbytes, **shares):
+            yield owner, one

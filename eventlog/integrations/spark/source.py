@@ -33,7 +33,7 @@ from eventlog.errors import InvalidArgument, Unavailable
 from eventlog.integrations.archive.columns import ArchiveColumns, columns_of, read_columns, state_batch
 from eventlog.integrations.archive.folding import check_final
 from eventlog.integrations.archive.folding import state as entries_at
-from eventlog.integrations.archive.ranges import RowBounds, ranges_of
+from eventlog.integrations.archive.ranges import RowBounds, ranges_of_owners
 from eventlog.integrations.archive.reading import open_archive
 from eventlog.integrations.archive.values import CORRUPT, STRUCT, ddl_of, struct_of
 from eventlog.integrations.spark.columns import (
@@ -211,7 +211,7 @@ class RangesReader(EventsReader):
     """Reads where events are, for whoever fetches them in tasks of its own: the ranges of a plan, each of one node's segments."""
 
     def _partitions(self, plan: "Plan") -> list[RangePartition]:
-        client, asked = client_of(self._options), self._options.partitions
+        client, options = client_of(self._options), self._options
         wanted = set(self._options.segments or range(client.segments_count))
         by_owner: dict[str, list[int]] = {}
         for segment in client.segments():
@@ -222,21 +222,18 @@ class RangesReader(EventsReader):
                 why="a node is of an earlier version, which does not tell where events are: try again once all are of this one"
             )
         rows: list[dict[str, Any]] = []
-        for owner, segments in sorted(by_owner.items()):
-            events, nbytes = plan.within(segments)
-            share = max(asked * len(segments) // len(wanted), 1) if asked else 0
-            for one in ranges_of(plan.after, plan.upto, segments=segments, events=events, nbytes=nbytes, asked=share):
-                events, nbytes = plan.within(one.segments)
-                rows.append(
-                    {
-                        "segments": ",".join(map(str, one.segments)),
-                        "after_id": plan.after,
-                        "upto_id": plan.upto,
-                        "events": events,
-                        "bytes": nbytes,
-                        "owner": owner,
-                    }
-                )
+        for owner, one in ranges_of_owners(plan, by_owner, asked=options.partitions, most=options.max_partitions):
+            events, nbytes = plan.within(one.segments)
+            rows.append(
+                {
+                    "segments": ",".join(map(str, one.segments)),
+                    "after_id": plan.after,
+                    "upto_id": plan.upto,
+                    "events": events,
+                    "bytes": nbytes,
+                    "owner": owner,
+                }
+            )
         return [RangePartition(rows)] if rows else []
 
     def read(self, partition: InputPartition | None) -> "Iterator[pa.RecordBatch]":

@@ -108,6 +108,18 @@ def test_files_without_a_segment_or_an_id_that_matches_are_not_opened(
         read(spark, node, tmp_path / "few").collect()
 
 
+def test_files_are_dealt_out_to_as_many_tasks_as_are_asked_for(spark: Any, node: NodeProcess, odd: Any) -> None:
+    path, events = odd
+    files = len(archives.open(path).files)
+    few, one, condition = read(spark, node, path, partitions="3"), read(spark, node, path, partitions="1"), "key = 'k1'"
+    assert files > 3
+    counts = [frame.rdd.getNumPartitions() for frame in (read(spark, node, path), few, one)]
+    assert (counts[0], counts[1:]) == (files + 1, [6, 2]), "what follows from the nodes has tasks of its own"
+    assert sorted(row.id for row in few.collect()) == sorted(row.id for row in one.collect()) == [event.id for event in events]
+    judged = read(spark, node, path, partitions="2", where=condition)
+    assert sorted(row.id for row in judged.collect()) == [event.id for event in events if event.key == "k1"]
+
+
 def has_none(rows: list[dict[str, int]], segments: set[int]) -> bool:
     """Return whether no wanted segment lies between the first and the last one of some rows."""
     low, high = min(row["segment"] for row in rows), max(row["segment"] for row in rows)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import InputPartition
@@ -15,7 +16,7 @@ from eventlog.integrations.archive.events import Judge, facts_of
 from eventlog.integrations.archive.ranges import Range, RowBounds, ranges_of
 from eventlog.integrations.archive.reading import Archive, check_planned, noted_for, open_archive
 from eventlog.integrations.archive.rounds import range_batches
-from eventlog.integrations.archive.table import File
+from eventlog.integrations.archive.table import File, packed
 from eventlog.integrations.spark.columns import SparkShape
 from eventlog.integrations.spark.options import SourceOptions, Start
 from eventlog.integrations.spark.pushing import Pushed
@@ -28,10 +29,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileRange:
-    """Events within bounds, of one file of an archive."""
+    """Events within bounds, of some files of an archive."""
 
     bounds: RowBounds
-    file: File
+    files: tuple[File, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,7 +134,7 @@ class SourceReading:
         if archive is not None and archive.after <= plan.after < archive.upto:
             end = min(plan.upto, archive.upto)
             bounds = self._judge().bounds(plan.after, end, segments=options.segments or None)
-            pieces = [FileRange(bounds=bounds, file=file) for file in archive.pieces(bounds)]
+            pieces = [FileRange(bounds=bounds, files=files) for files in packed(archive.pieces(bounds), options.partitions)]
             rest = self._plan_of_nodes(end, upto=plan.upto) if plan.upto > end else None
             return [RangePartition(one) for one in pieces] + ([] if rest is None else self._partitions(rest))
         segments = options.segments or tuple(range(client_of(options).segments_count))
@@ -150,7 +151,7 @@ class SourceReading:
         if wanted is None:
             return
         if isinstance(wanted, FileRange):
-            yield from self._read_file(wanted)
+            yield from self._read_files(wanted)
             return
         is_avro, rows_of = self._shape.is_avro, self._shape.reader()
         on_trimmed = "error" if options.fail_on_data_loss else "earliest"
@@ -173,15 +174,13 @@ class SourceReading:
             columns=self._shape.read,
         )
 
-    def _read_file(self, wanted: FileRange) -> "Iterator[pa.RecordBatch]":
-        """Yield the events of a file: as they lie in it where there is nothing to judge."""
+    def _read_files(self, wanted: FileRange) -> "Iterator[pa.RecordBatch]":
+        """Yield the events of files: as they lie in them where there is nothing to judge."""
         options, archive, rows_of = self._options, open_archive(self._options.archive or ""), self._shape.reader()
-        if not options.where and not options.select:
-            for rows in archive.read_file(wanted.file, wanted.bounds, columns=self._shape.read):
+        judge = self._judge() if options.where or options.select else None
+        names = self._shape.read if judge is None else judge.read
+        for rows in chain.from_iterable(archive.read_file(file, wanted.bounds, columns=names) for file in wanted.files):
+            if judge is None:
                 yield rows_of(rows)
-            return
-        judge, is_avro = self._judge(), self._shape.is_avro
-        for rows in archive.read_file(wanted.file, wanted.bounds, columns=judge.read):
-            batch = judge.batch(rows)
-            if len(batch):
-                yield rows_of(record_batch(batch, self._shape.read, cache=options.cache, is_avro=is_avro))
+            elif len(batch := judge.batch(rows)):
+                yield rows_of(record_batch(batch, self._shape.read, cache=options.cache, is_avro=self._shape.is_avro))

@@ -61,7 +61,13 @@ def rebuild_row(cache: str, done: "Rebuilt", took: Took, *, into: str | None, to
 def audit_row(cache: str, found: "Audit", in_topic: "MirrorVerification | None", took: Took) -> dict[str, Any]:
     """Return what was compared, with a mirror's topic where one was."""
     verified, first = found.verified, found.first
-    counts = {"events": found.events, "events_verified": verified.events, "files": verified.files, "rounds": verified.rounds}
+    counts = {
+        "events": found.events,
+        "events_verified": verified.events - verified.undigested,
+        "events_undigested": verified.undigested,
+        "files": verified.files,
+        "rounds": verified.rounds,
+    }
     unlike = {
         "differing": found.differing,
         "differences": [_of_hour(one) for one in found.differences],

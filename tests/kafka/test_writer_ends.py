@@ -19,10 +19,11 @@ pytestmark = [pytest.mark.process, pytest.mark.timeout(300)]
 
 @pytest.mark.parametrize("is_ended_twice", [False, True])
 def test_a_writer_whose_broker_is_away_leaves_nothing_behind(tmp_path: Path, is_ended_twice: bool) -> None:
-    async def written(brokers: KafkaBrokers, kafka: AioKafka) -> None:
+    async def written(brokers: KafkaBrokers, kafka: AioKafka, is_away: asyncio.Event) -> None:
         async with kafka.writer("s") as writer:
             await writer.write({"t": batches([1], partition=0)}, progress_topic="p", progress={b"k": b"1"})
             brokers.signal(0, signal.SIGSTOP)
+            is_away.set()
             writer._within_s = 1
             with pytest.raises(Trouble):
                 await writer.write({"t": batches([2], partition=0)}, progress_topic="p", progress={b"k": b"2"})
@@ -32,9 +33,11 @@ def test_a_writer_whose_broker_is_away_leaves_nothing_behind(tmp_path: Path, is_
         for topic in ("t", "p"):
             await kafka.create(topic, partitions=1, settings={})
         before = asyncio.all_tasks()
-        writing = asyncio.create_task(written(brokers, kafka))
+        is_away = asyncio.Event()
+        writing = asyncio.create_task(written(brokers, kafka, is_away))
         if is_ended_twice:
-            await asyncio.wait([writing], timeout=3)
+            await is_away.wait()
+            await asyncio.wait([writing], timeout=2)
             writing.cancel()
         await asyncio.wait([writing])
         await asyncio.sleep(0.1)

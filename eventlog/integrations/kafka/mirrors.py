@@ -381,7 +381,8 @@ class Mirrors:
         time when the cache kept no before-images. Behind its last alteration it keeps them, so only what lies before that is read; a node
         may have heard of it somewhat later.
         """
-        begin = begin_at(request, last_id=(last_id := await self._node.reads.end_known()), first_id=(await self._log_ends(mirror)).first_id)
+        last_id = await self._node.reads.end_known(whole=False)
+        begin = begin_at(request, last_id=last_id, first_id=(await self._log_ends(mirror)).first_id)
         until = min(last_id, cache.from_id + (_HEARD_MS << TIME_SHIFT))
         if mirror.format != "debezium" or until <= begin:
             return begin
@@ -449,7 +450,7 @@ class Mirrors:
         elif kind == "reset":
             to = await self._reset_to(mirror, request.reset)
             has_snapshot = request.reset.WhichOneof("to") == "snapshot"
-            given = {"from_id": to, "signals_from": await self._node.reads.end_known(), "has_snapshot": has_snapshot}
+            given = {"from_id": to, "signals_from": await self._node.reads.end_known(whole=False), "has_snapshot": has_snapshot}
             again = partial(books.reset, generation=1 + secrets.randbelow(_GENERATIONS), **given)
             changed = book.changed(mirror.name, again)
             book = changed if request.reset.dry_run else await self._change(lambda found: found.changed(mirror.name, again))
@@ -516,7 +517,7 @@ class Mirrors:
             return (await connection.request(asked, timeout_ms=REQUEST_TIMEOUT_MS_DEFAULT)).message.log_ends_answer
 
     async def _reset_to(self, mirror: Mirror, request: pb.ResetMirror) -> int:
-        return begin_at(request, last_id=await self._node.reads.end_known(), first_id=(await self._log_ends(mirror)).first_id)
+        return begin_at(request, last_id=await self._node.reads.end_known(whole=False), first_id=(await self._log_ends(mirror)).first_id)
 
     # ------------------------------------------------------------ status
 
@@ -526,7 +527,7 @@ class Mirrors:
         if exchange.message.forwarded:
             await self._node.primaries.answer(exchange, partial(self._status_here, mirror, request.upto))
             return
-        upto = await self._node.reads.end_known() if request.wait_ms else 0
+        upto = await self._node.reads.end_known(whole=False) if request.wait_ms else 0
         loop = asyncio.get_running_loop()
         deadline, pause_s = loop.time() + request.wait_ms / 1000, _LOOK_S
         while True:

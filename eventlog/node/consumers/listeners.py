@@ -168,7 +168,7 @@ class Listeners:
         if poll.WhichOneof("from") is None and not (poll.earliest or poll.latest or poll.state_first):
             await self._go_on(poll)
         is_state = is_state_read(poll)
-        reach = filter_after(record, await self._node.reads.end_known() if is_state or poll.latest else _place(poll))
+        reach = filter_after(record, await self._node.reads.end_known(whole=False) if is_state or poll.latest else _place(poll))
         poll.filter.CopyFrom(message_of(reach.spec))
         if reach.until_id and not is_state:
             poll.until_id = min(poll.until_id or ID_MAX, reach.until_id)
@@ -227,7 +227,7 @@ class Listeners:
     async def _are_reached(self, positions: Sequence[Position]) -> bool:
         """Return whether readers may be at all of these: those at another node may be a little ahead of this one, but not of all."""
         unseen = [_last_id(position) for position in positions if not self._is_seen(position)]
-        return not unseen or max(unseen) <= await self._node.reads.end_known()
+        return not unseen or max(unseen) <= await self._node.reads.end_known(whole=False)
 
     def _is_seen(self, position: Position) -> bool:
         """Return whether readers at this node see everything up to a position."""
@@ -349,7 +349,7 @@ class Listeners:
         if self._node.is_stopping:
             return
         for listener, progress in own.items():
-            if self._known.pop(listener, None) is not None:  # its home may have altered or removed it: the next poll asks
+            if listener in self._known:
                 self._due_again(listener, progress)
         self._answered(number)
 

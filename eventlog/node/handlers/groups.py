@@ -330,7 +330,7 @@ async def reset_group(node: GroupsHandlersGround, exchange: Exchange) -> None:
     segments = sorted(set(request.segments)) or list(range(node.segments))
     if segments[-1] >= node.segments:
         raise InvalidArgument(why=f"segment {segments[-1]} of {node.segments}")
-    end = await node.reads.end_known()
+    end = await node.reads.end_known(whole=False)
     rows = []
     for running in chosen:
         await admin.check_empty(running)

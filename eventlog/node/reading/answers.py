@@ -209,20 +209,20 @@ class Reads:
         self._limit_until = asyncio.get_running_loop().time() + _LIMIT_S
         return self._limit
 
-    def end(self, done: Callable[[int | EventLogError], None], asked: Ints | None = None) -> None:
+    def end(self, done: Callable[[int | EventLogError], None], asked: Ints | None = None, *, whole: bool = True) -> None:
         """Pass to `done` an id at or above everything of `asked` that was committed anywhere before, or that a reader was told before.
 
-        `NotPrimary` where a segment has no primary that is reached.
+        `NotPrimary` where a segment has no primary that is reached, unless what is reached will do (not `whole`).
         """
         if self._context.closing.is_alone:
             done(self.limit(asked))
         else:
-            self._context.closing.end(done, asked)
+            self._context.closing.end(done, asked, whole=whole)
 
-    async def end_known(self, asked: Ints | None = None) -> int:
-        """Return what `end` passes on. Raises NotPrimary: a segment has no primary that is reached."""
+    async def end_known(self, asked: Ints | None = None, *, whole: bool = True) -> int:
+        """Return what `end` passes on. Raises NotPrimary: a segment has no primary that is reached, and `whole` is wanted."""
         told: asyncio.Future[int | EventLogError] = asyncio.get_running_loop().create_future()
-        self.end(lambda end: None if told.done() else told.set_result(end), asked)
+        self.end(lambda end: None if told.done() else told.set_result(end), asked, whole=whole)
         if isinstance(end := await told, EventLogError):
             raise end
         return end

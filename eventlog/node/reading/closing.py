@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from eventlog.arrays import Ints, Mask
+from eventlog.arrays import NONE, Ints, Mask
 from eventlog.errors import ConnectionLost, EventLogError, NotPrimary, Overloaded
 from eventlog.ids import FlakeClock
 from eventlog.limits import CLOSE_UP_MS_MAX
@@ -80,18 +80,20 @@ class _AskedPeer:
 class _End:
     """A question: how far does everything go that is committed by now? `missing`: whose request is to be answered yet.
 
-    `told` are the segments whose primaries have said so; the question is about those `asked` for, None: all.
+    `told` are the segments whose primaries have said so; the question is about those `asked` for, None: all. Unless it is `whole`, what
+    those say that are reached is the answer.
     """
 
     missing: dict[int, int]
     last_id: int
     told: Mask
     asked: Ints | None
+    whole: bool
     done: Callable[[int | EventLogError], None]
 
     def say(self) -> None:
         """Pass on what was found, or the first segment whose primary has not told."""
-        untold = np.flatnonzero(~self.told)
+        untold = np.flatnonzero(~self.told) if self.whole else NONE
         if self.asked is not None:
             untold = np.intersect1d(untold, self.asked)
         self.done(NotPrimary(segment=untold.item(0)) if len(untold) else self.last_id)
@@ -268,14 +270,14 @@ class Closing:
                 if asked.request is None and asked.pause is None:
                     self._ask(number, asked)
 
-    def end(self, done: Callable[[int | EventLogError], None], asked: Ints | None = None) -> None:
+    def end(self, done: Callable[[int | EventLogError], None], asked: Ints | None = None, *, whole: bool = True) -> None:
         """Pass to `done` an id at or above everything of `asked` (None: all) that was committed anywhere before this call.
 
-        `NotPrimary` where a segment has no primary that is reached. A primary that was deposed without knowing it counts as one: what must
-        not take less for all asks `HowFar`.
+        `NotPrimary` where a segment has no primary that is reached, unless what is reached will do (not `whole`). A primary that was
+        deposed without knowing it counts as one: what must not take less for all asks `HowFar`.
         """
         peers = self._peers()
-        end = _End(missing={}, last_id=self._clock.last, told=self._promises.leads.copy(), asked=asked, done=done)
+        end = _End(missing={}, last_id=self._clock.last, told=self._promises.leads.copy(), asked=asked, whole=whole, done=done)
         if not peers:
             end.say()
             return

@@ -3,6 +3,7 @@
 import json
 import pickle
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -12,8 +13,14 @@ from eventlog.client.reports import Plan, PlannedSegment
 from eventlog.errors import CacheRecreated, InvalidArgument, PositionMismatch
 from eventlog.ids import ID_MAX
 from eventlog.integrations.archive.columns import ArchiveColumns
-from eventlog.integrations.archive.ranges import PARTITION_BYTES_MIN, PARTITION_EVENTS_MIN, PARTITIONS_MAX, ranges_of, ranges_of_owners
-from eventlog.integrations.archive.table import File, packed
+from eventlog.integrations.archive.ranges import (
+    PARTITION_BYTES_MIN,
+    PARTITION_EVENTS_MIN,
+    PARTITIONS_MAX,
+    packed,
+    ranges_of,
+    ranges_of_owners,
+)
 from eventlog.integrations.spark.columns import check_columns
 from eventlog.integrations.spark.offsets import Scope, after_of, id_of, offset_of
 from eventlog.integrations.spark.options import Start, check_stream, read_options, sink_options
@@ -222,13 +229,13 @@ def test_ranges_of_owners_share_as_many_as_are_asked_or_there_may_be(options, co
 
 @given(st.lists(st.integers(0, 10**9), max_size=40), st.integers(1, 50))
 def test_files_are_dealt_out_in_their_order_to_as_many_tasks_as_are_asked_for(sizes, count):
-    files = [File(path=str(place), nbytes=nbytes, rows=1, low=place, high=place) for place, nbytes in enumerate(sizes)]
+    files = [SimpleNamespace(place=place, nbytes=nbytes) for place, nbytes in enumerate(sizes)]
     parts = packed(files, count)
     assert [file for part in parts for file in part] == files
     assert len(parts) <= count
     assert all(parts)
     assert packed(files, 0) == [(file,) for file in files]
-    even = [File(path="", nbytes=7, rows=1, low=place, high=place) for place in range(4 * count)]
+    even = [SimpleNamespace(place=place, nbytes=7) for place in range(4 * count)]
     assert [len(part) for part in packed(even, count)] == [4] * count
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Final
+from typing import Final, Protocol, TypeVar
 
 from eventlog.client.reports import Plan
 from eventlog.limits import MIB
@@ -11,6 +11,16 @@ from eventlog.limits import MIB
 PARTITIONS_MAX: Final = 16
 PARTITION_EVENTS_MIN: Final = 500_000
 PARTITION_BYTES_MIN: Final = 64 * MIB
+
+
+class Packable(Protocol):
+    """A file."""
+
+    @property
+    def nbytes(self) -> int: ...
+
+
+PackableT = TypeVar("PackableT", bound=Packable)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,3 +91,14 @@ def ranges_of_owners(plan: Plan, by_owner: Mapping[str, Sequence[int]], *, asked
         shares = {name: max(count * len(segments) // whole, 1) if count else 0 for name, count in (("asked", asked), ("most", most))}
         for one in ranges_of(plan.after, plan.upto, segments=segments, events=events, nbytes=nbytes, **shares):
             yield owner, one
+
+
+def packed(files: Sequence[PackableT], count: int) -> list[tuple[PackableT, ...]]:
+    """Return files in their order, in at most `count` parts of about as many bytes; 0: each by itself."""
+    if not count:
+        return [(file,) for file in files]
+    whole, before, parts = max(sum(file.nbytes for file in files), 1), 0, dict[int, list[PackableT]]()
+    for file in files:
+        parts.setdefault(min((before + file.nbytes // 2) * count // whole, count - 1), []).append(file)
+        before += file.nbytes
+    return [tuple(part) for part in parts.values()]

@@ -82,17 +82,6 @@ class File:
         return self.path.partition("/")[0].removeprefix(f"{DAY}=")
 
 
-def packed(files: Sequence[File], count: int) -> list[tuple[File, ...]]:
-    """Return files in their order, in at most `count` parts of about as many bytes; 0: each by itself."""
-    if not count:
-        return [(file,) for file in files]
-    whole, before, parts = max(sum(file.nbytes for file in files), 1), 0, dict[int, list[File]]()
-    for file in files:
-        parts.setdefault(min((before + file.nbytes // 2) * count // whole, count - 1), []).append(file)
-        before += file.nbytes
-    return [tuple(part) for part in parts.values()]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Round:
     """What a commit added: events in `(after, upto]`; `ends` is of each segment the offset that comes next, -1 where it has had none."""

@@ -13,10 +13,10 @@ from eventlog.errors import InvalidArgument
 from eventlog.ids import ID_MAX
 from eventlog.integrations.archive.columns import read_columns, record_batch
 from eventlog.integrations.archive.events import Judge, facts_of
-from eventlog.integrations.archive.ranges import Range, RowBounds, ranges_of
+from eventlog.integrations.archive.ranges import Range, RowBounds, packed, ranges_of
 from eventlog.integrations.archive.reading import Archive, check_planned, noted_for, open_archive
 from eventlog.integrations.archive.rounds import range_batches
-from eventlog.integrations.archive.table import File, packed
+from eventlog.integrations.archive.table import File
 from eventlog.integrations.spark.columns import SparkShape
 from eventlog.integrations.spark.options import SourceOptions, Start
 from eventlog.integrations.spark.pushing import Pushed
